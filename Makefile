@@ -102,11 +102,11 @@ lint: style types prose ## check formatting, style, complexity, types and prose
 style: setup
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/xenon --max-absolute B layers functions infra operations local/commands # at most 10
+	@$(VENV)/bin/xenon --max-absolute B layers functions infra client operations local/commands # at most 10
 
 types: setup
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
-		operations local testing bench docs_generator tests/support
+		client operations local testing bench docs_generator tests/support
 
 prose: setup
 	@$(VENV)/bin/python -m tests.support.prose

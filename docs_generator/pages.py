@@ -72,6 +72,7 @@ def commands() -> str:
         page = re.sub(
             r"\*\*Usage\*\*:\n\n```console\n\$ (.*)\n```\n", r"`inventory-orders \1`\n", page
         )
+        page = page.replace("**Options**:\n\n\n**Commands**", "**Commands**")
         pages.append(page.removesuffix("**Options**:\n\n\n").strip() + "\n")
     (which_stack,) = {found for page in pages for found in _WHICH_STACK.findall(page)}
     link = "* `--stage`, `--stack`, `--prefix`: [Which stack](#which-stack) to use.\n"

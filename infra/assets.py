@@ -81,7 +81,13 @@ def layer(runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
     vendored = _DATA / "vendored"
     files = sources(vendored, "python/") if _DATA.is_dir() else dependencies(runtime, "python/")
     package = Path(str(importlib.resources.files(inventory_orders)))
-    files |= sources(package, "python/inventory_orders/")
+    # In an installed package, it also has the client and the test kit, which no function uses.
+    of_layer = sources(package).items()
+    files |= {
+        f"python/inventory_orders/{name}": file
+        for name, file in of_layer
+        if not name.startswith(("client/", "testing/"))
+    }
     return _build("layer-core", runtime, files, folder)
 
 

@@ -153,6 +153,8 @@ def _hashed(name: str, content: bytes) -> str:
     return f"{path.stem}-{hashlib.sha256(content).hexdigest()[:8].upper()}{path.suffix}"
 
 
+# Compressing all files takes longer than most tests of the desk.
+@cache
 def _sent(name: str, content: bytes) -> DeskFile:
     suffix = Path(name).suffix
     cached = "no-store" if name == PAGE else "public, max-age=31536000, immutable"

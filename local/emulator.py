@@ -36,6 +36,7 @@ _LAST_PORT = _FOLDER / "port"
 _DATA = _FOLDER / "data"
 _KEPT = _FOLDER / "kept.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
+_PROGRAM = ROOT / "local" / "embedded_aws.py"
 _LOG = LOGS / "emulator.log"
 # This is long enough for a busy machine. If the process ends or refuses a connection, the command stops waiting.
 _START_SECONDS = 120
@@ -138,7 +139,8 @@ def _try_to_start(
 ) -> Emulator | None:
     """Start the emulator on this port. Return None if the process ends, or is not ready in time."""
     process = start_server(
-        [str(VENV / "bin" / "python"), "-m", "ministack"],
+        # `-P` keeps the modules of this folder off its path.
+        [str(VENV / "bin" / "python"), "-P", str(_PROGRAM)],
         _FOLDER,
         {**environment, "GATEWAY_PORT": str(port)},
         _LOG,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from local import ROOT, STATE, emulator, tokens
 from local.desk import background
@@ -156,32 +155,8 @@ def _synthesise(environment: dict[str, str]) -> Path:
             synth += ["-c", f"overrides={json.dumps(SETTINGS)}"]
             # Skip the CDK's validation: it takes longer than the synthesis, and checks rules that do not matter to the embedded AWS.
             run_logged("cdk-synth", synth, {**environment, "CDK_VALIDATION": "false"})
-            simplify_alarms(draft)
             draft.rename(assembly)
     return assembly
-
-
-def simplify_alarms(assembly: Path) -> None:
-    """Remove metric math from alarms, which the embedded AWS refuses, and warm-up periods, which it does not keep."""
-    for file in assembly.glob("*.template.json"):
-        template = json.loads(file.read_text("utf-8"))
-        for resource in template["Resources"].values():
-            if resource["Type"] == "AWS::CloudWatch::Alarm":
-                resource["Properties"] = plain_alarm(resource["Properties"])
-                resource["Properties"].pop("WarmUpConfiguration", None)
-        file.write_text(json.dumps(template, indent=1), "utf-8")
-
-
-def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn an alarm on `FILL(metric, 0)` into an equivalent alarm on the metric itself, which ignores gaps."""
-    plain = dict(properties)
-    if "Metrics" in plain:
-        formula, measured = sorted(plain.pop("Metrics"), key=lambda query: "MetricStat" in query)
-        if formula["Expression"] != f"FILL({measured['Id']}, 0)":
-            raise ValueError(f"no plain alarm is equivalent to {formula['Expression']}")
-        stat = measured["MetricStat"]
-        plain |= {**stat["Metric"], "Period": stat["Period"], "Statistic": stat["Stat"]}
-    return plain
 
 
 def cdk_environment(environment: dict[str, str]) -> dict[str, str]:

@@ -391,7 +391,7 @@ def _sum_up(
             sums.on_hand[key] += movement.on_hand
             sums.open[key] += movement.open
         elif movement.page and movement.is_in(0, places[key[0]].after):
-            # A sale takes units off a lane's page; a hand-over adds units to an outbound page.
+            # A sale takes units off a lane's page, an amend may return some; a hand-over adds units to an outbound page.
             sums.between[key, movement.page] += movement.available - movement.on_hand
     return sums
 

@@ -41,7 +41,7 @@ from inventory_orders.domain.product import (
     NewProduct,
     Product,
     ProductStatus,
-    check_floors,
+    check_terms,
     sortable_id,
 )
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
@@ -57,6 +57,7 @@ from inventory_orders.messages.documents import (
 from inventory_orders.products.catalogue import event_id_reused_error
 
 from .cells import check_codes
+from .columns import AS_NAMED, HINT, ColumnMap, faults_in
 from .currency import NONE, Currency
 from .errors import UserError
 from .file_errors import FileError, ids_in, is_report
@@ -183,7 +184,7 @@ class Change:
         if "price" in self.details:
             changes["price_changed_at"] = self.event_time if changes["price"] is not None else None
         after = replace(product, **changes)
-        check_floors(after.safety_stock, after.backorder_limit)
+        check_terms(after, names_group=bool(self.others.get("limit_group")))
         is_lower = after.backorder_limit < product.backorder_limit
         if is_lower and after.stock_count < -after.backorder_limit:
             raise RejectedError(
@@ -287,7 +288,10 @@ class CatalogueFile:
 
 
 def read_catalogue(
-    path: Path, currency: Currency = NONE, counted_at: str | None = None
+    path: Path,
+    currency: Currency = NONE,
+    counted_at: str | None = None,
+    columns: ColumnMap = AS_NAMED,
 ) -> CatalogueFile:
     """Read a file, which may be compressed with gzip.
 
@@ -297,6 +301,7 @@ def read_catalogue(
         path: The file.
         currency: The currency of the prices. Without one, they are in minor units (cents, pence).
         counted_at: The time of all counts whose lines do not have a time.
+        columns: The meaning of columns with other names.
 
     Raises:
         UserError: The file cannot be read, is neither CSV nor JSON lines, or has prices in an unknown unit or with ambiguous
@@ -318,11 +323,12 @@ def read_catalogue(
         reader = _Reader(path.name, timestamp(saved), currency, counted_at)
         # Bytes that are not UTF-8 make their line invalid, without ending the read.
         if _holds_json(path, first):
+            columns.check_not_json(path)
             check_json_lines(path, lines, what, _EXAMPLE)
             lines.seek(0)
             reader.read_json(lines)
         else:
-            reader.read_csv(path, lines, delimiter_of(first))
+            reader.read_csv(path, lines, delimiter_of(first), columns)
     reader.prices.check(path)
     return reader.finish()
 
@@ -374,12 +380,14 @@ class _Reader:
             if text:
                 self._take(number, [text], partial(_parsed, text))
 
-    def read_csv(self, path: Path, lines: Iterable[str], delimiter: str) -> None:
+    def read_csv(
+        self, path: Path, lines: Iterable[str], delimiter: str, columns: ColumnMap
+    ) -> None:
         """Read CSV with a header. Empty cells become None."""
         self._are_cells = True
         rows = csv_rows(path, lines, delimiter)
         number, header = next(rows, (1, []))
-        _check_header(f"{path}, line {number},", header)
+        header = _translated(f"{path}, line {number},", header, columns)
         for number, cells in rows:
             known = _document(header, cells)
             self._take(number, cells, partial(_whole, known, header, cells, delimiter), known)
@@ -436,10 +444,9 @@ class _Reader:
         add(number, fields)
 
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
-        command = _checked(fields)
-        key = key_in(command)
+        new = product_in(fields)
+        key = new.product_id
         self._must_be_only(number, f"create {in_words(key)}", _ADD_UP, "create", key)
-        new = new_product(command)
         self._must_be_only_barcodes(number, new.barcodes)
         self.file.creations.append(Line(number, new, ids_in(fields)))
 
@@ -547,6 +554,15 @@ class _Reader:
             group.numbers.append(number)
 
 
+def product_in(fields: Mapping[str, Any]) -> NewProduct:
+    """Convert the fields of a line with the action `create` into a product to create. Fields without a value are ignored.
+
+    Raises:
+        InvalidMessageError: A field is missing, unknown or wrong.
+    """
+    return new_product(_checked(fields))
+
+
 def _taken(lines: list[Line[T]], refused: Mapping[int, str]) -> list[FileError]:
     """Take the refused lines out of a list, and return their errors. `refused` has the messages by line number."""
     bad = [line for line in lines if line.number in refused]
@@ -576,19 +592,17 @@ def _check_past(name: str, time: str, now: datetime) -> None:
         )
 
 
-def _check_header(where: str, header: Sequence[str]) -> None:
-    """Check the header of a CSV file."""
+def _translated(where: str, header: Sequence[str], columns: ColumnMap) -> list[str]:
+    """Translate and check the header of a CSV file."""
     if any(map(not_utf8, header)):
         raise UserError(f"{where} is not UTF-8; {SAVE_AS_UTF8}")
-    faults = [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
-    faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
-    if "productId" not in header:
-        faults.append("the column productId is missing")
-    if faults:
+    header = columns.header(where, header, COLUMNS)
+    if faults := [*faults_in(header, COLUMNS, ["productId"])]:
         raise UserError(
             f"{where} is not a valid header: {'; '.join(faults)}. It needs productId, and may have the columns "
-            f"{', '.join(COLUMNS)}"
+            f"{', '.join(COLUMNS)}; {HINT}"
         )
+    return header
 
 
 def _document(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
@@ -596,6 +610,7 @@ def _document(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     return {
         name: int(cell) if name in _NUMBERS and _WHOLE_NUMBER.fullmatch(cell) else cell or None
         for name, cell in zip(header, cells, strict=False)
+        if name
     }
 
 

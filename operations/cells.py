@@ -1,4 +1,4 @@
-"""Explains cells of users' files: codes and numbers that a spreadsheet has rewritten, and ids with forbidden characters."""
+"""Reads cells of users' files, and explains codes and numbers that a spreadsheet has rewritten, and ids with forbidden characters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+from inventory_orders.domain.location import DEFAULT_LOCATION, DEFAULT_NAME
 from inventory_orders.errors import InvalidMessageError
 
+ATTRIBUTES = "attributes."
+"""How columns begin whose cells are attributes of an order. The name of the attribute follows."""
+
+_NUMBER = re.compile("[0-9]{1,18}")
 _ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?[eE]\+[0-9]+")
 
 # As Excel and LibreOffice show dates in English, German, French and Spanish. Spreadsheets never write months in capitals,
@@ -31,6 +36,7 @@ _CODES = ("orderId", "productId", "locationId", "userId", "adjustmentId", "event
 _LONGEST_ID = 128
 _LARGEST = 10**12
 _ID = re.compile(r"[!\"$-+\-.-~]+")
+_ID_FOR_HTTP = re.compile(r"[!\"$&-+\-.0->@-~]+")
 _NOT_IN_LOCATIONS = re.compile(r"[^A-Za-z0-9._-]+")
 _IS_ID = re.compile(r"(?:.*\.)?(?:\w+Id|limitGroup|from|to)")
 _LOCATIONS = ("locationId", "from", "to")
@@ -38,6 +44,26 @@ _LOCATIONS = ("locationId", "from", "to")
 _EXPONENT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?[eE][+-]?[0-9]{1,2}")
 _ZERO_DECIMALS = re.compile(r"[+]?(-?[0-9]+)(?:[.,]0{1,2})?")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'\u2019\s\u202f\u00a0][0-9]{3})+")
+
+
+def number_in(cell: str) -> int | str:
+    """Read a whole number. Anything else stays a string, which the schemas refuse."""
+    return int(cell) if _NUMBER.fullmatch(cell) else cell
+
+
+def location_in(cell: str) -> str:
+    """Read a location; `(default)` is the one without a name."""
+    return DEFAULT_LOCATION if cell == DEFAULT_NAME else cell
+
+
+def attributes_in(cells: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Find the attributes of an order in the cells of a row by column. Returns a field of a message, or nothing."""
+    found = {
+        name.removeprefix(ATTRIBUTES): cell
+        for name, cell in cells.items()
+        if cell and name.startswith(ATTRIBUTES)
+    }
+    return {"attributes": found} if found else {}
 
 
 def check_codes(fields: Mapping[str, Any], *, are_cells: bool) -> None:
@@ -112,6 +138,17 @@ def _id_remedy(column: str, text: str) -> str:
     return "" if written in ("", text) else f"; write {written}, in all files and messages"
 
 
+def as_id(text: str) -> str:
+    """Write a code as an id that the HTTP API accepts, too: encoded, unless it has only such characters."""
+    return text if _ID_FOR_HTTP.fullmatch(text) else encoded_id(text)
+
+
 def encoded_id(text: str) -> str:
     """Write a code with spaces or other characters that ids cannot have as an id. The page on limits describes the encoding."""
     return quote(text, safe="").replace("~", "~7E").replace("%", "~")
+
+
+def code_of(text: str) -> str:
+    """Find the code that was written as an id; the id itself if it was not encoded."""
+    code = unquote(text.replace("~", "%"))
+    return code if as_id(code) == text else text

@@ -113,6 +113,7 @@ REFUSED: Mapping[str, str] = {
     "PRODUCT_EXISTS": "`create`: the product is already listed at this location",
     "TOO_MANY_PLACES": "`create`: the product is listed at the maximum of 40 locations (not counting the default)",
     "BARCODE_TAKEN": "`create`, `change`: another product has one of the barcodes; remove it there first",
+    "BARCODES_CHANGED": "`change`: the product has other barcodes than `ifBarcodes`; look at it, and repeat the change",
     "HAS_PLACES": "`delist`: the product is still listed at other locations; delist it there first",
     "PRICE_CHANGED_RECENTLY": "`changePrice`: the last change is more recent than `leastAgeMinutes`; the price stays unchanged",
     "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event with a later time was applied; the price stays unchanged",

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -30,7 +30,8 @@ from inventory_orders.messages.commands import action_in, order_command
 from inventory_orders.messages.documents import json_schema, strict_json, validated
 
 from .aws import Aws
-from .cells import check_codes
+from .cells import ATTRIBUTES, attributes_in, check_codes, location_in, number_in
+from .columns import AS_NAMED, HINT, ColumnMap, faults_in
 from .errors import UserError
 from .file_errors import FileError, FileRefusedError
 from .orders_file import OrderMessage
@@ -46,10 +47,16 @@ from .text_files import (
 )
 from .words import counted, numbered
 
-_OF_UNITS = ("productId", "quantity", "locationId")
+_OF_UNITS: Mapping[str, Callable[[str], Any]] = {
+    "productId": str,
+    "quantity": number_in,
+    "locationId": location_in,
+}
+"""The columns about units, with the functions that read their cells."""
+
 COLUMNS = (
     *("action", "orderId", "stepId", *_OF_UNITS, "restock", "force"),
-    *("until", "ifVersion", "actor", "reference", "reason"),
+    *("until", "ifVersion", "actor", "reference", "reason", "attributes.NAME"),
 )
 """The columns of a CSV file of commands. `action` and `orderId` are required."""
 
@@ -87,12 +94,15 @@ class CommandLine:
         return OrderMessage(json.dumps(self.document), self.command.order_id)
 
 
-def read_commands(path: Path, limit: int | None = None) -> list[CommandLine]:
+def read_commands(
+    path: Path, limit: int | None = None, columns: ColumnMap = AS_NAMED
+) -> list[CommandLine]:
     """Read a file of commands, which may be compressed with gzip. A command that repeats another one about a whole order is left out.
 
     Args:
         path: The file.
         limit: Read only this many commands.
+        columns: The meaning of columns with other names.
 
     Raises:
         UserError: The file cannot be read, has neither format, or has lines that must not be sent.
@@ -102,14 +112,15 @@ def read_commands(path: Path, limit: int | None = None) -> list[CommandLine]:
         first = first_line(lines)
         lines.seek(0)
         if first.lstrip("\ufeff \t").startswith(("{", "[")):
+            columns.check_not_json(path)
             check_json_lines(path, lines, _WHAT, _EXAMPLE)
             lines.seek(0)
             documents = reader.json_lines(lines)
         else:
-            documents = reader.csv(path, lines, delimiter_of(first))
+            documents = reader.csv(path, lines, delimiter_of(first), columns)
         for number, document in islice(documents, limit):
             reader.add(number, document)
-    bad = [*reader.bad, *reader.repeated()]
+    bad = [*map(columns.named_in_file, (*reader.bad, *reader.repeated()))]
     if bad:
         read = counted(len(reader.found), "command")
         raise FileRefusedError(
@@ -152,12 +163,12 @@ class _Reader:
             yield number, document
 
     def csv(
-        self, path: Path, lines: Iterable[str], delimiter: str
+        self, path: Path, lines: Iterable[str], delimiter: str, columns: ColumnMap
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         """Read CSV with a header. Adjacent rows that differ in their units only are one document."""
         rows = csv_rows(path, lines, delimiter)
         number, header = next(rows, (1, []))
-        _check_header(f"{path}, line {number},", header)
+        header = _translated(f"{path}, line {number},", header, columns)
         for (_, about), group in groupby(self._rows(rows, header, delimiter), _command_of):
             yield from self._documents(dict(about), list(group))
 
@@ -166,7 +177,7 @@ class _Reader:
     ) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield the cells of each row by column, without empty ones."""
         for number, cells in rows:
-            row = {name: cell for name, cell in zip(header, cells, strict=False) if cell}
+            row = {name: cell for name, cell in zip(header, cells, strict=False) if name and cell}
             if len(cells) != len(header):
                 fault = f"the row {wrong_width(len(cells), len(header), delimiter)}"
                 self.bad.append(FileError.in_line(number, "BAD_ROW", fault, row))
@@ -259,16 +270,15 @@ def _check_utf8(text: str) -> None:
 # ---------------------------------------------------------------------- CSV
 
 
-def _check_header(where: str, header: Sequence[str]) -> None:
-    """Check the header of a CSV file."""
-    faults = [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
-    faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
-    faults += [f"the column {name} is missing" for name in COLUMNS[:2] if name not in header]
-    if faults:
+def _translated(where: str, header: Sequence[str], columns: ColumnMap) -> list[str]:
+    """Translate and check the header of a CSV file."""
+    header = columns.header(where, header, COLUMNS)
+    if faults := [*faults_in(header, COLUMNS, COLUMNS[:2])]:
         raise UserError(
             f"{where} is not a valid header: {'; '.join(faults)}. A CSV file of commands needs action and "
-            f"orderId, and may have the columns {', '.join(COLUMNS)}"
+            f"orderId, and may have the columns {', '.join(COLUMNS)}; {HINT}"
         )
+    return header
 
 
 def _command_of(
@@ -282,25 +292,18 @@ def _command_of(
 
 def _document(about: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Build a command from its rows. Cells that are not what they should be stay strings, which are refused."""
-    document: dict[str, Any] = dict(about)
+    document: dict[str, Any] = {
+        name: cell for name, cell in about.items() if not name.startswith(ATTRIBUTES)
+    } | attributes_in(about)
     for name in ("restock", "force"):
         if name in document:
             document[name] = _SAID.get(document[name].lower(), document[name])
     if "ifVersion" in document:
-        document["ifVersion"] = _value(document["ifVersion"])
+        document["ifVersion"] = number_in(document["ifVersion"])
     items = [
-        {
-            name: _value(row[name]) if name == "quantity" else row[name]
-            for name in _OF_UNITS
-            if name in row
-        }
-        for row in rows
+        {name: read(row[name]) for name, read in _OF_UNITS.items() if name in row} for row in rows
     ]
     return {**document, "items": items} if any(items) else document
-
-
-def _value(cell: str) -> str | int:
-    return int(cell) if re.fullmatch("[0-9]{1,18}", cell) else cell
 
 
 def _repeated_products(rows: Sequence[tuple[int, dict[str, str]]]) -> Iterator[FileError]:

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.location import product_of
-from inventory_orders.domain.product import NewProduct, Product
+from inventory_orders.domain.product import NewProduct, Product, with_limit
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
+    InvalidMessageError,
     OutcomeError,
-    ProductNotFoundError,
-    RejectedError,
+    OutcomeUnknownError,
     RequestInvalidError,
-    StoreError,
+    StoreUnavailableError,
+    ThrottledError,
 )
 from inventory_orders.products.catalogue import (
-    check_room,
+    ProductCatalogue,
     create_actions,
     product_to_create,
+    rows_elsewhere,
 )
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
@@ -40,7 +42,8 @@ class Creation:
         created: Whether it was created.
         product: The current product, which is unchanged if it already existed. None after an error.
         error: The product exists and breaks the table's contract; DynamoDB will never accept the new one; another product
-            has one of its barcodes; a place's product does not exist; or its list of places is full.
+            has one of its barcodes; its purchase limit is not clear; a place's product does not exist; or its list of places is
+            full.
     """
 
     created: bool
@@ -84,7 +87,7 @@ def _create_all(
         except (TransactionCancelledError, RequestInvalidError) as error:
             if isinstance(error, TransactionCancelledError) and not _has_culprit(error):
                 raise
-            creations |= _create_apart(client, left, error, deadline)
+            creations |= _create_apart(client, left, deadline)
     return creations
 
 
@@ -92,38 +95,42 @@ def _create_together(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> dict[str, Creation]:
     """Send one transaction. If some of the products exist, it creates none and returns the existing ones."""
-    at = timestamp(client.clock.now())
-    products = [product_to_create(each, at) for each in new]
-    actions = [action for product in products for action in create_actions(product)]
+    rows, at = rows_elsewhere(client, new, deadline), timestamp(client.clock.now())
+    products, creations = list[Product](), dict[str, Creation]()
+    for each in new:
+        try:
+            products.append(product_to_create(with_limit(each, rows), at))
+        except InvalidMessageError as error:
+            creations[each.product_id] = Creation(created=False, error=error)
+    actions = [action for product in products for action in create_actions(product, rows)]
     try:
         client.write(actions, deadline, CommitStats())
     except TransactionCancelledError as cancelled:
         if existing := _existing(cancelled):
             return existing
         raise
-    return {p.product_id: Creation(created=True, product=p) for p in products}
+    return creations | {p.product_id: Creation(created=True, product=p) for p in products}
 
 
 def _create_apart(
-    client: RetryingClient, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
+    client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> dict[str, Creation]:
     """Split the products in half until the one that cannot be created is on its own."""
     if len(new) == 1:
-        key = new[0].product_id
-        return {key: Creation(created=False, error=_meaning_of(error, key))}
+        return {new[0].product_id: _create_alone(client, new[0], deadline)}
     middle = len(new) // 2
     first = _create_all(client, new[:middle], deadline)
     return first | _create_all(client, new[middle:], deadline)
 
 
-def _meaning_of(error: StoreError, key: str) -> OutcomeError:
-    """Translate the error of a transaction that creates one row."""
+def _create_alone(client: RetryingClient, new: NewProduct, deadline: Deadline) -> Creation:
     try:
-        if isinstance(error, TransactionCancelledError):
-            check_room(key, error)
-    except (ProductNotFoundError, RejectedError, CorruptItemError) as refused:
-        return refused
-    return error
+        created, product = ProductCatalogue(client).create(new, deadline)
+    except (ThrottledError, OutcomeUnknownError, StoreUnavailableError):
+        raise
+    except OutcomeError as error:
+        return Creation(created=False, error=error)
+    return Creation(created, product)
 
 
 def _has_culprit(cancelled: TransactionCancelledError) -> bool:

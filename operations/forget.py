@@ -1,4 +1,4 @@
-"""Forgets a customer: pseudonymises the user in all of that user's orders."""
+"""Forgets a customer: pseudonymises the user in all of that user's orders, and removes the user from the buyers of others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from inventory_orders.store.writes import (
     refund_action,
 )
 
-from .aws import Aws, get_items, query
+from .aws import Aws, get_items, query, scan
 from .errors import UserError
 from .purchases import charged
 
@@ -95,6 +95,11 @@ def is_pseudonym(user_id: str) -> bool:
     return _PSEUDONYM.fullmatch(user_id) is not None
 
 
+def _left_in(order: OrderRecord) -> tuple[Any, ...]:
+    """What an earlier run may have left in an order, or what commands have added since."""
+    return order.buyers, [step.notes for step in order.steps]
+
+
 def _lacking(reasons: Sequence[CancellationReason], keys: Iterable[BuyerKey]) -> PurchasesByBuyer:
     """The rows that have fewer units than an order charged."""
     return {
@@ -117,6 +122,17 @@ def orders_of(aws: Aws, user_id: str) -> dict[str, str]:
     return {item["orderId"]["S"]: item.get("status", {}).get("S", "") for item in found}
 
 
+def orders_bought_by(aws: Aws, user_id: str) -> list[str]:
+    """Find the ids of all orders that name a user as a buyer, also those of other users. No index shows them, so this reads all orders."""
+    found = scan(
+        aws,
+        Table.ORDERS,
+        FilterExpression="attribute_exists(buyers)",
+        ProjectionExpression="orderId, buyers",
+    )
+    return [item["orderId"]["S"] for item in found if {"S": user_id} in item["buyers"].get("L", ())]
+
+
 @dataclass
 class Forgetting:
     """Pseudonymises the orders of one user. It may be interrupted and run again.
@@ -125,19 +141,21 @@ class Forgetting:
         aws: The stack.
         user_id: The user to forget.
         key: The key from `read_key`.
+        also: The ids of orders that name the user as a buyer.
         keep_limits: Whether what the orders count towards purchase limits stays counted under the buyers' other keys.
         on_progress: Called after each order.
 
     Attributes:
         pseudonym: The user's pseudonym.
         done: The number of pseudonymised orders.
-        is_known: Whether the user, or the user's pseudonym, has any orders.
+        is_known: Whether the user, or the user's pseudonym, has any orders, or orders name the user as a buyer.
         problems: Errors of rows that cannot be changed, by order id.
     """
 
     aws: Aws
     user_id: str
     key: bytes
+    also: Sequence[str] = ()
     keep_limits: bool = False
     on_progress: Callable[[], None] = lambda: None
     done: int = 0
@@ -160,8 +178,9 @@ class Forgetting:
         """
         found_none = 0
         earlier = list(orders_of(self.aws, self.pseudonym))
-        self.is_known = bool(earlier)
+        self.is_known = bool(earlier or self.also)
         self._pseudonymise_all(earlier)
+        self._pseudonymise_all(self.also, self.on_progress)
         while found_none < 2:
             order_ids = [o for o in orders_of(self.aws, self.user_id) if o not in self.problems]
             self.is_known |= bool(order_ids)
@@ -187,9 +206,8 @@ class Forgetting:
         """
         try:
             order: Any = read_record(item)
-            after = self._forgotten(order)
-            is_left = any(step.notes for step in order.steps) or order.buyers != after.buyers
-            if order.user_id == self.user_id or (order.user_id == self.pseudonym and is_left):
+            after = self._after(order)
+            if order.user_id != after.user_id or _left_in(order) != _left_in(after):
                 kept = after.charged_buyers
                 refunds = {key: n for key, n in charged(order).items() if key not in kept}
                 self._erased |= refunds.keys()
@@ -235,18 +253,32 @@ class Forgetting:
     def _soon(self) -> Deadline:
         return Deadline.after(_PATIENCE, SystemClock())
 
-    def _forgotten(self, order: OrderRecord) -> OrderRecord:
-        at = timestamp(SystemClock().now())
-        buyers = (order.buyers or ()) if self.keep_limits else ()
+    def _after(self, order: OrderRecord) -> OrderRecord:
+        is_own = order.user_id in (self.user_id, self.pseudonym)
+        return self._forgotten(order) if is_own else self._left(order)
+
+    def _left(self, order: OrderRecord) -> OrderRecord:
+        """An order without the user among its buyers."""
+        at, buyers = timestamp(SystemClock().now()), order.buyers
         return replace(
             order,
-            buyers=tuple(each for each in buyers if each != self.user_id) or None,
+            buyers=None
+            if buyers is None
+            else tuple(each for each in buyers if each != self.user_id),
+            pseudonymised_at=order.pseudonymised_at or at,
+            last_updated_at=at,
+            version=order.version + 1,
+        )
+
+    def _forgotten(self, order: OrderRecord) -> OrderRecord:
+        """An order of the user without what may be personal data."""
+        left = self._left(order)
+        return replace(
+            left,
+            buyers=(left.buyers if self.keep_limits else None) or None,
             user_id=self.pseudonym,
             attributes={},
             asked=order.asked and replace(order.asked, attributes={}),
             placed_by=None,
             steps=tuple(replace(step, notes={}) for step in order.steps),
-            pseudonymised_at=order.pseudonymised_at or at,
-            last_updated_at=at,
-            version=order.version + 1,
         )

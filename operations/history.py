@@ -36,12 +36,19 @@ _REBUILD = "rebuild"
 
 def read_history(
     aws: Aws, key: str, limit: int, after: ListPosition | None = None
-) -> movements.History:
-    """Read a part of the history of the row with this key. It has no entries if there never was such a row."""
+) -> tuple[list[Row], bool, str | None]:
+    """Read a part of the history of the row with this key.
+
+    Returns:
+        The changes; none if there never was such a row. Whether there are older ones. The time up to which no movement is
+        missing; None if this is not known, or if the stage records none.
+    """
     client = RetryingClient(aws.store())
     deadline = Deadline.after(_PATIENCE, SystemClock())
+    until = movements.complete_until(client.store) if aws.has_movements else None
     read = partial(movements.list_history, client.store, key, limit, after)
-    return client.call(lambda: read(has_movements=aws.has_movements), deadline)
+    rows, last = client.call(lambda: read(has_movements=aws.has_movements), deadline)
+    return rows, last is not None, until
 
 
 # ---------------------------------------------------------------------- all movements

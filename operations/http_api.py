@@ -1,49 +1,20 @@
-"""The stack's HTTP API: its address, and signed requests to it."""
+"""The stack's HTTP API: its address, and requests to it, signed or with a token."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.exceptions import BotoCoreError
-from botocore.httpsession import URLLib3Session
-from botocore.utils import get_environ_proxies
+
+from client import sending
+from client.sending import ApiError, Http, Reply
 
 from .aws import Aws, is_loopback
 from .errors import UserError
-
-# API Gateway times out earlier.
-_TIMEOUT_SECONDS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An HTTP response.
-
-    Attributes:
-        status: HTTP status.
-        headers: Headers, by name in lower case.
-        body: The body, unchanged.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def said(self) -> Any:
-        """The parsed body, or the text if it is not JSON."""
-        try:
-            return json.loads(self.body)
-        except ValueError:
-            return self.body.decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -89,21 +60,13 @@ class HttpApi:
         Raises:
             UserError: There are no credentials, or the API does not answer.
         """
-        request = AWSRequest(method, self.url + path, headers, body)
-        if signed:
-            credentials = self.session.get_credentials()
-            if credentials is None:
-                raise UserError("there are no AWS credentials to sign requests with")
-            keys = credentials.get_frozen_credentials()
-            SigV4Auth(keys, "execute-api", self.session.region_name).add_auth(request)
-        proxies = {} if is_loopback(self.url) else get_environ_proxies(self.url)
-        trusted: Any = os.environ.get("AWS_CA_BUNDLE") or True
-        http = URLLib3Session(verify=trusted, proxies=proxies, timeout=_TIMEOUT_SECONDS)
-        try:
-            answer = http.send(request.prepare())
-        except BotoCoreError as error:
-            raise UserError(f"the HTTP API does not answer: {error}") from error
-        finally:
-            http.close()
-        named = {name.lower(): value for name, value in answer.headers.items()}
-        return Reply(answer.status_code, named, answer.content)
+        credentials = self.session.get_credentials()
+        if signed and credentials is None:
+            raise UserError("there are no AWS credentials to sign requests with")
+        region = self.session.region_name
+        sign = sending.signed(credentials, region) if signed else None
+        with closing(Http(self.url)) as http:
+            try:
+                return sending.send_once(http, sign, method, self.url + path, headers, body)
+            except ApiError as error:
+                raise UserError(error.message) from error

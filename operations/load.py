@@ -32,7 +32,7 @@ from inventory_orders.domain.location import (
     location_of,
     product_of,
 )
-from inventory_orders.domain.product import DETAILS, NewProduct, Product
+from inventory_orders.domain.product import DETAILS, LIMITS, NewProduct, Product, with_limit
 from inventory_orders.domain.record import AdjustmentRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome
@@ -74,8 +74,12 @@ _SMALL_BATCH = 10
 # A table that is new or was idle has to scale with the load, so throttling may last for minutes. Source: "DynamoDB
 # on-demand capacity mode",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
-_POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
-_PATIENCE_SECONDS = 300.0
+POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
+"""How all requests of a load are repeated."""
+
+PATIENCE_SECONDS = 300.0
+"""For how long they are repeated."""
+
 # This is also how long a line, and the rest of its batch, waits for another owner's lease.
 _LEASE_SECONDS = 60.0
 
@@ -145,7 +149,7 @@ class InterruptedLoadError(Exception):
     """The load was told to stop."""
 
 
-class _Clock(SystemClock):
+class StoppableClock(SystemClock):
     """A clock whose sleep ends as soon as the load is told to stop."""
 
     def __init__(self, stop: threading.Event) -> None:
@@ -195,7 +199,7 @@ class Load:
         self._on_read = on_read
         self._has_movements = has_movements
         self._stop = threading.Event()
-        self._clock = _Clock(self._stop)
+        self._clock = StoppableClock(self._stop)
         self._lock = threading.Lock()
         self._next_write = 0.0
 
@@ -282,7 +286,7 @@ class _Reader:
     """Reads the tables with long deadlines."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.client = RetryingClient(store, _POLICY, clock)
+        self.client = RetryingClient(store, POLICY, clock)
 
     def read(self, keys: Sequence[Key]) -> Snapshot:
         """Read products, records and pages. Leaves out products that break their table's contract."""
@@ -312,7 +316,7 @@ class _Reader:
 
     def soon(self) -> Deadline:
         """Create a deadline for requests that nothing but DynamoDB can delay."""
-        return Deadline.after(_PATIENCE_SECONDS, self.client.clock)
+        return Deadline.after(PATIENCE_SECONDS, self.client.clock)
 
     def record(self, key: RecordKey) -> Record | None:
         """Read a record with strong consistency."""
@@ -328,7 +332,7 @@ class _Writer:
         self._reader = _Reader(store, clock)
         self._pace = pace
         self._products = ProductCatalogue(self._reader.client)
-        self._engine = engine_with_lanes(store, _POLICY, clock)
+        self._engine = engine_with_lanes(store, POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
         """Create the products of a batch that do not exist. Reading them first is cheaper than trying to create all."""
@@ -434,7 +438,9 @@ class _Checker:
         self._owners: dict[str, str | None] = {}
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
-        self._read(_with_own_rows(line.content.product_id for line in batch))
+        own = _with_own_rows(line.content.product_id for line in batch)
+        self._read(own)
+        self._read(key for row in map(self._products.get, own) if row for key in row.place_keys)
         existing = self._reader.compare([line.content for line in batch], self._products)
         return self._answers(batch, lambda new: existing.get(new.product_id) or self._create(new))
 
@@ -442,11 +448,16 @@ class _Checker:
         key = new.product_id
         if problem := _obstacle(key, self._products, self._unreadable):
             return problem
+        own, location_id = self._products.get(product_of(key)), location_of(key)
+        rows = [own, *map(self._products.get, own.place_keys)] if own else []
+        try:
+            new = with_limit(new, filter(None, rows))
+        except InvalidMessageError as error:
+            return _problem(key, error)
         product = product_to_create(new, timestamp(SystemClock().now()))
         if problem := self._claim(product, frozenset()):
             return problem
         self._products[key] = product
-        own, location_id = self._products[product_of(key)], location_of(key)
         if own is not None and location_id:
             self._products[own.product_id] = replace(own, places=own.places | {location_id})
         return _created(new)
@@ -578,7 +589,8 @@ _OF_ONE_LINE = (
 )
 """Errors that affect only one line."""
 
-_AGAIN = "load the file again later"
+AGAIN = "load the file again later"
+"""What to do about a line that may succeed later."""
 
 
 def _problem(product_id: str, error: OutcomeError) -> Problem:
@@ -590,7 +602,7 @@ def _problem(product_id: str, error: OutcomeError) -> Problem:
     if isinstance(error, InvalidMessageError):
         return Problem(error.code, error.message)
     may_succeed = isinstance(error, LeaseHeldError | LeaseLostError | ContentionError)
-    again = f"; {_AGAIN}" if may_succeed else ""
+    again = f"; {AGAIN}" if may_succeed else ""
     return Problem(error.code, f"{error}{again}")
 
 
@@ -634,7 +646,7 @@ def _of_outcome(change: Booking, outcome: ChangeOutcome) -> Answer:
             return _booked_before(change)
         case Outcome.REJECTED | Outcome.INVALID:
             return Problem(outcome.cause, outcome.detail)
-    return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
+    return Problem(outcome.cause, f"{outcome.detail}; {AGAIN}" if outcome.detail else AGAIN)
 
 
 def _with_own_rows(keys: Iterable[str]) -> list[str]:
@@ -709,13 +721,21 @@ def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
     return _id_reused(OtherRequest.between({"counted": counted}, {"counted": count.counted}))
 
 
+def _is_as_asked(new: NewProduct, product: Product, attribute: str) -> bool:
+    """Whether a row has the value of its line. A line that names no limit gets none, or that of the other locations."""
+    asked, value = getattr(new, attribute), getattr(product, attribute)
+    if asked is None and attribute in LIMITS:
+        return bool(location_of(new.product_id)) or not value
+    return bool(asked == value)
+
+
 def _compared(new: NewProduct, product: Product, opening: Stored) -> Answer:
     """Find out whether an existing product was created with the values of its line."""
     there = Done.LISTED_BEFORE if location_of(new.product_id) else Done.THERE
     other = {
         column
         for column, attribute in ATTRIBUTES.items()
-        if getattr(product, attribute) != getattr(new, attribute)
+        if not _is_as_asked(new, product, attribute)
     }
     changed_at = product.details_event_time
     # If details were changed since, the product no longer shows the original ones.

@@ -136,7 +136,8 @@ class Move(NamedTuple):
         step: The step.
         effect: The change per unit.
         units: The number of units that it moved.
-        returned: The product's version after units came back; None if no units came back.
+        returned: The version of the row, or of the page, after units came back; None if no units came back.
+        page: The page of a lane into which they came back; empty for the product's row.
         source: The line that says where the units were taken: an amend may add some from elsewhere.
     """
 
@@ -144,6 +145,7 @@ class Move(NamedTuple):
     effect: Effect
     units: int
     returned: int | None
+    page: str
     source: Row
 
 
@@ -158,13 +160,13 @@ def _changes_of_line(order: Row, line: Row) -> Iterator[Move]:
     still_open = 0 if source is line and "asked" in order else source["quantity"]
     for step in order.get("steps", ()):
         effect = _EFFECTS.get((step.get("action"), step.get("restock")), _NONE)
-        for units, returned in _units_of(step, line["productId"], still_open):
+        for units, returned, page in _units_of(step, line["productId"], still_open):
             still_open += effect.open * units
-            yield Move(step, effect, units, returned, source)
+            yield Move(step, effect, units, returned, page, source)
         for added in step.get("added", ()):
             if added["productId"] == line["productId"]:
                 source, still_open = added, still_open + added["quantity"]
-                yield Move(step, TAKEN, added["quantity"], None, source)
+                yield Move(step, TAKEN, added["quantity"], None, "", source)
 
 
 def _line_as_placed(order: Row, line: Row) -> Row | None:
@@ -173,13 +175,13 @@ def _line_as_placed(order: Row, line: Row) -> Row | None:
     return next((each for each in placed if each["productId"] == line["productId"]), None)
 
 
-def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int, int | None]]:
+def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int, int | None, str]]:
     for item in step.get("items", ()):
         if item["productId"] == product_id:
-            yield item["quantity"], item.get("returnedVersion")
+            yield item["quantity"], item.get("returnedVersion"), item.get("returnedPage", "")
     # The fulfilment of a whole order names no items: it moves all remaining units.
     if "items" not in step and step.get("action") == "fulfil" and still_open > 0:
-        yield still_open, None
+        yield still_open, None, ""
 
 
 def movements_of(order: Row) -> Iterator[Movement]:
@@ -226,14 +228,14 @@ def _taken(name: str, at: str, line: Row, facts: Mapping[str, str]) -> Movement:
 
 
 def _moved(name: str, order: Row, move: Move) -> Movement:
-    step, effect, units, version, source = move
-    page = ""
+    step, effect, units, version, page, source = move
     if effect.on_hand < 0 or step["action"] == "unfulfil":
         page, version = step.get("outPage", ""), step.get("outVersion")
     elif version is None:
         # The product had been delisted.
         effect = effect._replace(available=0, on_hand=0)
-    what = f"{name}, {_said(step)}{', units lost' if effect == LOST else ''}"
+    where = f" to {lane_name(lane_of(page))}" if move.page else ""
+    what = f"{name}, {_said(step)}{', units lost' if effect == LOST else ''}{where}"
     numbers = (effect.available * units, effect.on_hand * units, effect.open * units)
     kind = "lose" if effect == LOST else step["action"]
     facts = _facts(kind, {**step, "orderId": order["orderId"]}, "orderId", "reason")

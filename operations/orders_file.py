@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import MAX_QUANTITY, parse_order
 
-from .cells import check_codes
+from .cells import attributes_in, check_codes, location_in, number_in
+from .columns import AS_NAMED, HINT, ColumnMap, faults_in
 from .errors import UserError
 from .file_errors import FileError, FileRefusedError
 from .text_files import (
@@ -31,8 +32,11 @@ from .text_files import (
 from .words import counted
 
 COLUMNS = ("orderId", "userId", "productId", "quantity")
-"""The columns of a CSV file of orders: exactly these, in any sequence."""
+"""The columns that every CSV file of orders has, in any sequence."""
 
+_OPTIONAL = ("locationId", "locations", "holdSeconds", "attributes.NAME")
+_ALL = (*COLUMNS, *_OPTIONAL)
+_OF_LINE = ("productId", "quantity", "locationId")
 _HEADER = ",".join(COLUMNS)
 _EXAMPLE = '{"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}'
 
@@ -67,8 +71,8 @@ class _Entry:
     splits: bool = False
 
 
-def read_orders(path: Path) -> Iterator[OrderMessage]:
-    """Read orders from JSON lines, or from CSV with the header `COLUMNS` and one row per order line.
+def read_orders(path: Path, columns: ColumnMap = AS_NAMED) -> Iterator[OrderMessage]:
+    """Read orders from JSON lines, or from CSV with `COLUMNS`, perhaps others, and one row per order line.
 
     Adjacent rows with the same `orderId` are one order. `count_orders` refuses rows of an order that appear again later:
     they may be a correction, so adding them up could invent an order. A file whose first non-empty line begins with `{` or `[`
@@ -77,22 +81,29 @@ def read_orders(path: Path) -> Iterator[OrderMessage]:
     Raises:
         UserError: The file cannot be read, or has neither format.
     """
-    return (entry.message for entry in _entries(path))
+    return (entry.message for entry in _entries(path, columns))
 
 
-def count_orders(path: Path, limit: int | None = None, *, unchecked: bool = False) -> int:
+def count_orders(
+    path: Path,
+    limit: int | None = None,
+    *,
+    unchecked: bool = False,
+    columns: ColumnMap = AS_NAMED,
+) -> int:
     """Check and count the first orders of a file. Reads the whole file, because more rows of an order may come at its end.
 
     Args:
         path: The file.
         limit: How many orders will be sent; None for all.
         unchecked: Whether lines that are not orders may be sent, too. An order must never be sent in part.
+        columns: The meaning of columns with other names.
 
     Raises:
         UserError: The file cannot be read, or has lines that must not be sent; the message names the first ones.
     """
     count, bad, is_split = 0, list[FileError](), False
-    for entry in _entries(path):
+    for entry in _entries(path, columns):
         is_sent = limit is None or count < limit
         count += is_sent
         if entry.splits or (is_sent and not unchecked):
@@ -103,7 +114,7 @@ def count_orders(path: Path, limit: int | None = None, *, unchecked: bool = Fals
     if bad:
         raise FileRefusedError(
             f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:",
-            bad,
+            [*map(columns.named_in_file, bad)],
             "Correct them. --unchecked does not send them, because some orders would be placed only in part"
             if is_split
             else "Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
@@ -137,18 +148,19 @@ def _checked(body: str) -> tuple[OrderMessage, InvalidMessageError | None]:
 # ---------------------------------------------------------------------- reading
 
 
-def _entries(path: Path) -> Iterator[_Entry]:
+def _entries(path: Path, columns: ColumnMap) -> Iterator[_Entry]:
     what = "a file of orders"
     with opened(path, what) as file:
         first = first_line(_utf8(path, file))
         file.seek(0)
         lines = _utf8(path, file)
         if first.lstrip().startswith(("{", "[")):
+            columns.check_not_json(path)
             check_json_lines(path, lines, what, _EXAMPLE)
             file.seek(0)
             yield from _json_lines(_utf8(path, file))
         else:
-            yield from _csv(path, lines, delimiter_of(first))
+            yield from _csv(path, lines, delimiter_of(first), columns)
 
 
 def _utf8(path: Path, file: Iterable[str]) -> Iterator[str]:
@@ -179,40 +191,43 @@ def _in_json(number: int, error: InvalidMessageError, line: str) -> FileError:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of a CSV file: its line number and its cells."""
+    """A row of a CSV file.
+
+    Attributes:
+        line: Its line number.
+        cells: Its cells by column.
+        of_order: Its cells about the order as a whole, which all rows of an order have in common.
+    """
 
     line: int
-    order_id: str
-    user_id: str
-    product_id: str
-    quantity: str
+    cells: Mapping[str, str]
+    of_order: tuple[str, ...]
 
     @property
     def item(self) -> dict[str, Any]:
         """The order line in the form of a message. A quantity that is not a number stays a string."""
-        quantity = self.quantity
-        number = int(quantity) if re.fullmatch("[0-9]{1,18}", quantity) else quantity
-        return {"productId": self.product_id, "quantity": number}
-
-    @property
-    def cells(self) -> dict[str, str]:
-        """Its cells by column."""
-        return dict(
-            zip(COLUMNS, (self.order_id, self.user_id, self.product_id, self.quantity), strict=True)
-        )
+        cells = self.cells
+        item = {"productId": cells["productId"], "quantity": number_in(cells["quantity"])}
+        if location := cells.get("locationId"):
+            item["locationId"] = location_in(location)
+        return item
 
     @property
     def fault(self) -> FileError | None:
         """The faulty column and how to correct it; None for a valid row."""
         number = self.item["quantity"]
         if not isinstance(number, int) or not 1 <= number <= MAX_QUANTITY:
-            given = json.dumps(self.quantity[:80])
+            given = json.dumps(self.cells["quantity"][:80])
             return self.error(
                 "SCHEMA_VIOLATION",
                 f"quantity: must be a whole number from 1 to {MAX_QUANTITY:,}, but is {given}",
             )
         error = _checked(_body([self]))[1]
-        return self.error(error.code, error.message.removeprefix("items[0].")) if error else None
+        if error is None:
+            return None
+        # The row is the only line here, and has one cell for all locations.
+        message = re.sub(r"^(?:items\[0\]\.)?(\w+)(?:\[[0-9]\])?", r"\1", error.message)
+        return self.error(error.code, message)
 
     @property
     def rewritten(self) -> FileError | None:
@@ -228,19 +243,26 @@ class _Row:
         return FileError.in_line(self.line, code, message, self.cells)
 
 
-def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
+def _csv(path: Path, lines: Iterable[str], delimiter: str, columns: ColumnMap) -> Iterator[_Entry]:
     """Build an order from adjacent rows with the same `orderId`."""
     begun: dict[str, _Row] = {}
     order: list[_Row] = []
-    for number, cells, fields in _rows(path, lines, delimiter):
-        if len(cells) != len(COLUMNS):
+    rows = csv_rows(path, lines, delimiter)
+    number, header = next(rows, (1, []))
+    if not header:
+        return
+    header = _translated(f"{path}, line {number}", header, columns)
+    of_order = itemgetter(*(n for n, name in enumerate(header) if name and name not in _OF_LINE))
+    for number, cells in rows:
+        fields = dict(zip(header, cells, strict=False))
+        if len(cells) != len(header):
             # The row may belong to the order next to it.
-            fault = f"the row {wrong_width(len(cells), len(COLUMNS), delimiter)}"
+            fault = f"the row {wrong_width(len(cells), len(header), delimiter)}"
             error = FileError.in_line(number, "BAD_ROW", fault, fields)
             yield _Entry(message_of(delimiter.join(cells)), [error], splits=True)
             continue
-        row = _Row(number, *(fields[name] for name in COLUMNS))
-        if order and (row.order_id, row.user_id) != (order[0].order_id, order[0].user_id):
+        row = _Row(number, fields, of_order(cells))
+        if order and row.of_order != order[0].of_order:
             yield _order(order, begun)
             order = []
         order.append(row)
@@ -252,7 +274,7 @@ def _order(rows: Sequence[_Row], begun: dict[str, _Row]) -> _Entry:
     """Build an order from its rows. `begun` maps ids of earlier orders to their first rows; this order is added."""
     first = rows[0]
     message, error = _checked(_body(rows))
-    began = begun.setdefault(first.order_id, first)
+    began = begun.setdefault(first.cells["orderId"], first)
     if began is not first:
         return _Entry(message, [first.error("SPLIT_ORDER", _split(began, first))], splits=True)
     found = ((row.fault if error else None) or row.rewritten for row in rows)
@@ -264,12 +286,13 @@ def _order(rows: Sequence[_Row], begun: dict[str, _Row]) -> _Entry:
 
 def _split(began: _Row, row: _Row) -> str:
     """Describe a row of an order that began earlier, and how to correct the file."""
-    where = f"the order {row.order_id} began at line {began.line}"
-    if row.user_id != began.user_id:
-        return (
-            f"userId: {where} with another userId; give all its rows the same one, or, if this is another order, "
-            "another orderId"
-        )
+    where = f"the order {row.cells['orderId']} began at line {began.line}"
+    for name, cell in row.cells.items():
+        if name and name not in _OF_LINE and cell != began.cells[name]:
+            return (
+                f"{name}: {where} with another {name}; give all its rows the same one, or, if this is another order, "
+                "another orderId"
+            )
     return (
         f"orderId: {where}; sort the file by orderId, so that all its rows are next to each other. If this row "
         "corrects an earlier one, remove that one first"
@@ -277,34 +300,32 @@ def _split(began: _Row, row: _Row) -> str:
 
 
 def _body(rows: Sequence[_Row]) -> str:
-    items = [row.item for row in rows]
-    return json.dumps({"orderId": rows[0].order_id, "userId": rows[0].user_id, "items": items})
+    cells, items = rows[0].cells, [row.item for row in rows]
+    order = {"orderId": cells["orderId"], "userId": cells["userId"], "items": items}
+    return json.dumps(order if len(cells) == len(COLUMNS) else order | _terms_in(cells))
 
 
-def _rows(
-    path: Path, lines: Iterable[str], delimiter: str
-) -> Iterator[tuple[int, list[str], dict[str, str]]]:
-    """Read the rows below the header: their line numbers, their cells, and their cells by column."""
-    rows = csv_rows(path, lines, delimiter)
-    header = list[str]()
-    for number, header in islice(rows, 1):
-        _check_header(f"{path}, line {number}", header)
-    for number, cells in rows:
-        yield number, cells, dict(zip(header, cells, strict=False))
+def _terms_in(cells: Mapping[str, str]) -> dict[str, Any]:
+    """Find the optional fields of an order. Cells that are not what they should be stay strings, which are refused."""
+    terms: dict[str, Any] = {}
+    if hold := cells.get("holdSeconds"):
+        terms["holdSeconds"] = number_in(hold)
+    if locations := cells.get("locations"):
+        terms["locations"] = [*map(location_in, locations.split())]
+    return terms | attributes_in(cells)
 
 
-def _check_header(where: str, header: Sequence[str]) -> None:
-    """Check that a header has each of the `COLUMNS` once, and no other one."""
+def _translated(where: str, header: Sequence[str], columns: ColumnMap) -> list[str]:
+    """Translate a header, and check that it has each of the `COLUMNS` once, and no unknown one."""
+    header = columns.header(where, header, _ALL)
     if not {*COLUMNS} & {*header}:
         raise UserError(
             f"{where}, is neither an order in JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "
-            "A CSV file of orders begins with this header and has one row per order line"
+            f"A CSV file of orders begins with this header and has one row per order line; {HINT}"
         )
-    faults = [f"the column {name} is missing" for name in COLUMNS if name not in header]
-    faults += [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
-    faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
-    if faults:
+    if faults := [*faults_in(header, _ALL, COLUMNS)]:
         raise UserError(
-            f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}; for other fields, such as locations, send the "
-            "orders as JSON lines"
+            f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER} and perhaps {', '.join(_OPTIONAL)}; {HINT}. "
+            "For other fields, such as buyers, send the orders as JSON lines"
         )
+    return header

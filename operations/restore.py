@@ -36,7 +36,7 @@ JUMP = 1_000_000_000
 """Added to a version if the row with the latest version is gone: more than a row changes in 35 days."""
 
 # Attributes that do not count as differences, because they record only when and by which program a row was written.
-_NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
+_NO_CONTENT = {"_version", "changedVersion", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
 
 _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
 _OF_A_PLACED_LINE = {
@@ -134,10 +134,10 @@ def _written(
 ) -> dict[str, Any]:
     """Compute the next version, with a large step if the row with the latest version is gone."""
     latest = max(_version(live or {}), _version(then))
-    return {
-        "_version": {"N": str(latest + (JUMP if jump else 1))},
-        "lastUpdatedAt": {"S": timestamp(moment.now)},
-    }
+    version = {"N": str(latest + (JUMP if jump else 1))}
+    # A sender that has read an earlier version of an order may have read what the restore undoes.
+    changed = {"changedVersion": version} if "orderId" in then else {}
+    return {"_version": version, **changed, "lastUpdatedAt": {"S": timestamp(moment.now)}}
 
 
 def _status(order: Item) -> str:

@@ -13,13 +13,17 @@ from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, prod
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.scan import read_scan
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.engine.retrying_client import (
+    CommitStats,
+    RetryingClient,
+    read_all,
+    read_rows,
+)
 from inventory_orders.lanes.levels import (
     StockLevel,
     list_levels,
     read_level,
     read_levels,
-    read_rows,
 )
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.lists import list_entries, list_products, list_transfers

@@ -35,6 +35,9 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # `surrogateescape` maps each byte that is not UTF-8 to a character.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
+# The descriptions of a shop's products may be longer than the default of 128 KiB.
+csv.field_size_limit(_MAX_LINE)
+
 
 class _Lines(io.TextIOWrapper):
     """The lines of a file as text. A line that is too long is never read as a whole.

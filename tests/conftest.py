@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 from unittest.mock import patch
+from zlib import crc32
 
 import botocore.session
 import pytest
@@ -145,15 +146,16 @@ def page(context: Any, forget: Callable[[], None]) -> Iterator[Any]:
 
 
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
-# Run each of these folders in one process: its tests share an embedded AWS, templates or a browser.
-IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra", "pages")
+# Run each of these folders in few processes: its tests share an embedded AWS, templates or a browser. With a single browser,
+# the tests of pages would take longest.
+PROCESSES = {**dict.fromkeys(ON_THE_EMBEDDED_AWS, 1), "infra": 1, "pages": 2}
 LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "pages", "infra", "explore", "world", "unit")
 # The first file of its folder, because an upgrade replaces all functions, so later tests start every worker again.
 UPGRADE = "test_upgrade.py"
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
-    """Distributes tests to processes by file, but keeps each folder in `IN_ONE_PROCESS` in one process.
+    """Distributes tests to processes by file, but keeps each folder in `PROCESSES` in so many processes.
 
     A process starts its embedded AWS once, and all tests of the folder share the stack.
     """
@@ -166,7 +168,9 @@ class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = folder_of(file)
-        return folder if folder in IN_ONE_PROCESS else file
+        if folder in PROCESSES:
+            return f"{folder} {crc32(file.encode()) % PROCESSES[folder]}"
+        return file
 
 
 def folder_of(path: str | PurePath) -> str:
@@ -204,7 +208,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
 
         def order(item: Any) -> tuple[int, bool, int]:
             # A long file that begins last would keep one process busy while the others wait.
-            is_shared = folder_of(item.path) in IN_ONE_PROCESS
+            is_shared = folder_of(item.path) in PROCESSES
             return (
                 place.get(folder_of(item.path), 0),
                 item.path.name != UPGRADE,

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from math import isnan, nan
 from pathlib import Path
 from statistics import fmean
@@ -25,12 +25,14 @@ from bench import report, workloads
 from bench.capacity import Call
 from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
 from bench.contenders import OURS
-from bench.figures import Audit, SceneFigures
+from bench.figures import Audit, Figures, SceneFigures
 from bench.simulator.callers import Callers, Doors
 from bench.simulator.engine import Conditions, Simulation
 from bench.simulator.handovers import CalledHandOvers, HandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
-from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
+from bench.workloads import CREATED_AT, REAL_ORDERS, Workload, endless, make, with_depth
+from inventory_orders.domain.record import OrderLine, OrderRecord, OrderStatus
+from inventory_orders.store.rows import encode, order_row
 from local.invoke import is_good
 from operations.errors import UserError
 from testing.schedules.by_time.latency import PROVISIONED_RECEIVE_INTERVAL
@@ -182,6 +184,49 @@ class RecalledSales(Sales):
     def result(self) -> SceneFigures:
         """Compute the figures, and the mean time of a command."""
         return replace(super().result(), took=fmean(self._took))
+
+
+class AmendSales(Sales):
+    """Amends of earlier orders instead of new orders. Each one is sent through the queue of orders.
+
+    Args:
+        differences: The units that each amend adds to a product, or takes away if negative, in turn.
+        others: As for `Sales`.
+    """
+
+    def __init__(self, differences: Sequence[int], *others: Any) -> None:
+        self._differences = cycle(differences)
+        super().__init__(*others)
+
+    def _messages(self) -> Iterator[Message]:
+        """Write each earlier order, with the amend that changes it."""
+        rows = self.items("Orders")
+        for sent, (order_id, _, wanted) in enumerate(endless(self._workload, self._seed)):
+            before = {product_id: units + 2 for product_id, units in wanted.items()}
+            lines = (OrderLine(p, units, CREATED_AT, 1) for p, units in before.items())
+            order = OrderRecord(
+                *(order_id, "user", tuple(lines), OrderStatus.PENDING),
+                *(1, CREATED_AT, CREATED_AT),
+            )
+            rows[order_id,] = encode(order_row(order))
+            changes = dict(zip(before, self._differences, strict=False))
+            items = [{"productId": p, "quantity": before[p] + n} for p, n in changes.items()]
+            amend = {"action": "amend", "orderId": order_id, "stepId": "more", "items": items}
+            yield Message(order_id, json.dumps(amend), changes, sent)
+
+    def _enter(self, message: Message) -> None:
+        """Enter an amend into the books if it was applied."""
+        rows, key = self.items("Orders"), (message.order_id,)
+        if "steps" not in rows[key]:
+            del rows[key]
+        super()._enter(message)
+
+    def cell(self) -> Figures:
+        """Compute the figures. Orders that were not amended before the end do not count."""
+        rows = self.items("Orders")
+        for key in [key for key, row in rows.items() if "steps" not in row]:
+            del rows[key]
+        return super().cell()
 
 
 class ReturnSales(Holds):
@@ -500,7 +545,16 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
             Run.sells, name="real", standard=workers, seconds=10.0
         )
     found["scarce products 8"] = partial(Run.runs_short, workers=8)
-    return found | _with_limits() | _at_locations()
+    return found | _with_amends() | _with_limits() | _at_locations()
+
+
+def _with_amends() -> dict[str, Callable[[Run], SceneFigures]]:
+    """The scenes with amends of a hot product: each adds a unit, or every second one takes one away."""
+    amends = partial(Run.sells, name="hot", standard=8, seconds=3.0, warm_up=0.5, warm=True)
+    return {
+        "amends hot 8 more": partial(amends, kind=partial(AmendSales, (1,))),
+        "amends hot 8 half fewer": partial(amends, kind=partial(AmendSales, (1, -1))),
+    }
 
 
 def _with_limits() -> dict[str, Callable[[Run], SceneFigures]]:

@@ -109,7 +109,7 @@ def _stock_after(
 ) -> direct.Answer:
     """Show the product after the change; after a transfer, at both locations."""
     left = [_product_after(outcome, product_id, deadline) for product_id in change.product_ids]
-    return dict(zip(("from", "to"), left, strict=True)) if len(left) > 1 else left[0]
+    return dict(zip(("from", "to"), left, strict=True)) if isinstance(change, Transfer) else left[0]
 
 
 def _product_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) -> direct.Answer:

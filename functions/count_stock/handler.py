@@ -52,10 +52,9 @@ def _begin(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         return {"result": "COUNTED_BEFORE", **earlier}
     at = timestamp(client.clock.now())
     row, on_hand = read_on_hand(client, key, deadline, CommitStats())
-    times = {"countedAt": at, "lastCountedAt": row.counted_at}
     units = {} if command.get("blind", False) else {"onHand": on_hand}
     snapshot = snapshot_of(at, on_hand, row.counted_at)
-    return {"result": "BEGUN", **named_key(key), **times, **units, "snapshot": snapshot}
+    return {"result": "BEGUN", **named_key(key), "countedAt": at, **units, "snapshot": snapshot}
 
 
 def _count(command: dict[str, Any], deadline: Deadline) -> direct.Answer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.barcode import shown_barcodes
+from inventory_orders.domain.barcode import all_written, shown_barcodes
 from inventory_orders.domain.change import Update
 from inventory_orders.domain.location import in_words, key_in, public_key
 from inventory_orders.domain.product import CatalogueEvent, Product
@@ -163,6 +163,7 @@ def _change(
         *products.change(
             *(key_in(command), product_changes(command), deadline),
             everywhere="locationId" not in command,
+            if_barcodes=all_written(command["ifBarcodes"]) if "ifBarcodes" in command else None,
         )
     )
 

@@ -18,7 +18,7 @@ from inventory_orders.lanes.idle import return_idle_units
 from inventory_orders.messages.commands import parse_command
 from inventory_orders.overview import store_overview
 from inventory_orders.products.fold import Fold
-from inventory_orders.publishing import movements, streams
+from inventory_orders.publishing import movements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,13 +72,12 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         RetryingClient(process.store, POLICY, executor=runtime.executor()), deadline
     )
     behind = movements.follow_movements(process.store, functions, process.movement_mapping)
-    parts = (holds, fold, report, overview, behind)
-    problems = [*dict.fromkeys(problem for part in parts for problem in part.problems)]
-    problems += [
-        problem
+    unread = [
+        movements.unread_streams(process.store, functions, mappings, what)
         for what, mappings in process.stream_mappings.items()
-        for problem in streams.unread_streams(process.store, functions, mappings, what)
     ]
+    parts = (holds, fold, report, overview, behind, *unread)
+    problems = [*dict.fromkeys(problem for part in parts for problem in part.problems)]
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from client.sending import Reply
 from local import tokens
 from operations.aws import Aws
 from operations.errors import UserError
-from operations.http_api import HttpApi, Reply
+from operations.http_api import HttpApi
 
 OPERATOR = "operator"
 _TOKENS = {OPERATOR: tokens.operator_token, "customer": tokens.customer_token}

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.amendment import DEFAULT_TERMS
+from inventory_orders.domain.order_command import DEFAULT_TERMS
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import (
     parse_adjustment,

@@ -244,18 +244,16 @@ def history(
     aws = aws_of(account, aside if as_json else screen)
     after = None if until is None else ListPosition(moment(until), "~")
     with reading("the history"):
-        found = read_history(aws, key, limit, after)
-    if not found.entries and until is None:
+        found, has_more, complete = read_history(aws, key, limit, after)
+    if not found and until is None:
         raise UserError(f"there is no product {in_words(key)}")
-    changes = [*map(shown_change, found.entries)]
+    changes = [*map(shown_change, found)]
     if as_json:
-        more = {"completeUntil": found.complete_until, "hasMore": found.after is not None}
-        print_json({"entries": changes} | more)
+        print_json({"entries": changes, "completeUntil": complete, "hasMore": has_more})
         return
     _show_changes(changes)
-    if found.after is not None:
+    if has_more:
         screen.print("There are older changes: see --limit and --until.")
-    complete = found.complete_until
     screen.print(
         f"Complete up to {complete[:19]}."
         if complete

@@ -111,6 +111,17 @@ AtLocation = Annotated[
 ]
 
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="COLUMN=FIELD",
+        help="A column of a CSV file that has another name than ours, such as sku=productId; COLUMN= leaves the column out. Can be "
+        "repeated.",
+    ),
+]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 

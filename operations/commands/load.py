@@ -16,7 +16,7 @@ from inventory_orders.domain.location import left_out
 
 from ..words import counted
 from .bad_lines import ErrorsFile, report_bad_lines, report_for
-from .common import INTERRUPTED, aside, print_problems, progress_bar, screen, table_of
+from .common import INTERRUPTED, Columns, aside, print_problems, progress_bar, screen, table_of
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def load(
         typer.Option(min=0.1, help="Maximum lines to write per second. Default: no limit."),
     ] = None,
     counted_at: _CountedAt = None,
+    mapping: Columns = None,
     errors: ErrorsFile = None,
     every: _All = False,
     account: Target | None = None,
@@ -108,15 +109,16 @@ def load(
     You may interrupt it and run it again: no line is booked twice.
     """
     from ..catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
+    from ..columns import ColumnMap  # noqa: PLC0415
 
-    report = report_for(file, errors)
+    report, columns = report_for(file, errors), ColumnMap.of(mapping or ())
     aws, began = aws_of(account), time.monotonic()
     with aside.status(f"Reading {file.name}"):
-        catalogue = read_catalogue(file, aws.currency, counted_at)
+        catalogue = read_catalogue(file, aws.currency, counted_at, columns)
     work, failure, status = _carry_out(catalogue, aws, rate, check=check)
     _show_load(work, time.monotonic() - began, check=check, every=every)
-    report_bad_lines(work.bad, report, file)
-    _warn_of_locations(work.stocked, aws.locations)
+    report_bad_lines([*map(columns.named_in_file, work.bad)], report, file)
+    warn_of_locations(work.stocked, aws.locations)
     if failure:
         aside.print(
             f"[bold red]Not finished:[/] {escape(failure)}. The lines so far have been written; run the same command again"
@@ -191,7 +193,7 @@ def _first(findings: Iterable[_Found], kind: tuple[Done, str]) -> Iterator[_Foun
     return islice((each for each in findings if (each[2].done, each[2].kind) == kind), _SHOWN)
 
 
-def _warn_of_locations(stocked: Mapping[str, int], setting: Collection[str]) -> None:
+def warn_of_locations(stocked: Mapping[str, int], setting: Collection[str]) -> None:
     """Warn of stock at locations that the setting `locations` leaves out."""
     warnings = (
         left_out(f"the stock of {counted(lines, 'line')}", location_id)

@@ -18,9 +18,9 @@ from typer.core import TyperGroup
 from inventory_orders.version import VERSION
 
 from ..errors import UserError
-from . import books, events, load, queues, reports, tables, verification
+from . import books, events, imports, levels, load, queues, reports, tables, verification
 from .common import aside
-from .target import folder
+from .target import PANEL, folder
 
 
 class _Commands(TyperGroup):
@@ -53,6 +53,8 @@ app = typer.Typer(
 )
 for commands in (queues, books, load, tables, events, reports, verification):
     app.add_typer(commands.app)
+app.add_typer(imports.app, name="import", rich_help_panel=PANEL)
+app.add_typer(levels.app, name="levels", rich_help_panel=PANEL)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -18,13 +18,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from .. import queues
 from .. import redrive as redrives
+from ..columns import ColumnMap
 from ..dead_letters import read_dead_letters
 from ..errors import UserError
 from ..orders_file import OrderMessage, count_orders, read_orders
 from ..redrive import MAY_SUCCEED_NOW
 from ..words import counted, without_full_stop
 from .bad_lines import ErrorsFile, refusals_of, report_bad_lines, report_for
-from .common import AsJson, aside, print_json, reading, screen, table_of
+from .common import AsJson, Columns, aside, print_json, reading, screen, table_of
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
@@ -251,8 +252,8 @@ def _first(order_ids: Sequence[str]) -> str:
 _OrdersFile = Annotated[
     Path,
     typer.Argument(
-        help="Orders as JSON lines, or as CSV with the header orderId,userId,productId,quantity and one row per "
-        "order line; may be compressed (.gz)."
+        help="Orders as JSON lines, or as CSV with the columns orderId, userId, productId and quantity, perhaps locationId, "
+        "locations, holdSeconds and attributes.NAME, and one row per order line; may be compressed (.gz)."
     ),
 ]
 
@@ -261,8 +262,8 @@ _Commands = Annotated[
     typer.Option(
         "--commands",
         help="The file has commands on orders instead: as JSON lines, or as CSV with the columns action and orderId, and "
-        "perhaps stepId, productId, quantity, locationId, restock, force, until, ifVersion, actor, reference and "
-        "reason.",
+        "perhaps stepId, productId, quantity, locationId, restock, force, until, ifVersion, actor, reference, reason and "
+        "attributes.NAME.",
     ),
 ]
 
@@ -302,6 +303,7 @@ def send(
         int | None, typer.Option(min=1, help="Send only this many orders or commands.")
     ] = None,
     unchecked: _Unchecked = False,
+    mapping: Columns = None,
     yes: Annotated[bool, typer.Option("--yes", help="Send to an account without asking.")] = (
         False
     ),
@@ -311,7 +313,8 @@ def send(
     """Send the orders of a file, or commands on orders, through SQS. The whole file is checked before anything is sent.
 
     JSON lines of orders are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows
-    of that order follow further down, the file is refused: sort it by orderId.
+    of that order follow further down, the file is refused: sort it by orderId. The column locations has an order's locations
+    with spaces between them; (default) is the one without a name. An attribute from a file is always a string.
 
     With `--commands`, the action of a line is confirm, extend, amend, fulfil, unfulfil, cancel or return. Adjacent rows
     that differ only in product, quantity and location are one command. Without a stepId, a command with products gets an id that follows from its
@@ -322,7 +325,8 @@ def send(
     if commands and (unchecked or queue is not QueueName.STANDARD):
         raise typer.BadParameter("--queue and --unchecked are for orders", param_hint="--commands")
     with refusals_of(file, errors), aside.status(f"Checking {file.name}"):
-        work = _commands_in(file, limit) if commands else _orders_in(file, limit, queue, unchecked)
+        given = file, limit, ColumnMap.of(mapping or ())
+        work = _commands_in(*given) if commands else _orders_in(*given, queue, unchecked)
     if check:
         bad = _check(work, account, report_for(file, errors), file)
         raise typer.Exit(int(bad))
@@ -375,19 +379,21 @@ def _send(aws: Aws, work: _Work, duplicates: float, rate: float | None) -> int:
     return count
 
 
-def _orders_in(file: Path, limit: int | None, queue: QueueName, unchecked: bool) -> _Work:
+def _orders_in(
+    file: Path, limit: int | None, columns: ColumnMap, queue: QueueName, unchecked: bool
+) -> _Work:
     return _Work(
-        counted(count_orders(file, limit, unchecked=unchecked), "order"),
+        counted(count_orders(file, limit, unchecked=unchecked, columns=columns), "order"),
         queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO,
-        islice(read_orders(file), limit),
+        islice(read_orders(file, columns), limit),
         "`.venv/bin/inventory-orders orders ID` shows an outcome, `follow` shows all new ones",
     )
 
 
-def _commands_in(file: Path, limit: int | None) -> _Work:
+def _commands_in(file: Path, limit: int | None, columns: ColumnMap) -> _Work:
     from ..commands_file import read_commands  # noqa: PLC0415 - the layer is slow to import
 
-    found = read_commands(file, limit)
+    found = read_commands(file, limit, columns)
     return _Work(
         counted(len(found), "command"),
         queues.COMMANDS,

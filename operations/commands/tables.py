@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -135,9 +136,10 @@ def forget(
 ) -> None:
     """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes and buyers.
 
-    You cannot undo this, but you may interrupt it and run it again. The books do not change, and the service still recognises
-    these orders if they are sent again. It lists open orders before it asks: ship or cancel them first, because afterwards
-    they no longer say whose they are. The exit status is 1 if there is no such customer, or a row could not be changed.
+    Other customers' orders lose the userId among their buyers; to find them, all orders are read. You cannot undo this, but you
+    may interrupt it and run it again. The books do not change, and the service still recognises these orders if they are sent
+    again. It lists open orders before it asks: ship or cancel them first, because afterwards they no longer say whose they are.
+    The exit status is 1 if there is no such customer, or a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
 
@@ -148,17 +150,17 @@ def forget(
         raise typer.BadParameter("this user id is a pseudonym", param_hint="USER")
     aws = aws_of(account)
     with aside.status("Looking for orders"):
-        found = forgets.orders_of(aws, user)
+        found, also = forgets.orders_of(aws, user), forgets.orders_bought_by(aws, user)
+    count = len({*found, *also})
     where = aws.outputs["OrdersTableName"]
     _show_open(found)
-    if found and not yes:
-        typer.confirm(
-            f"Forget {user} in {counted(len(found), 'order')} of {where}? You cannot undo it.",
-            abort=True,
-        )
+    if count and not yes:
+        what = f"Forget {user} in {counted(count, 'order')} of {where}"
+        typer.confirm(f"{what}? You cannot undo it.", abort=True)
     with progress_bar() as progress:
-        task = progress.add_task("Forgetting", total=len(found))
-        work = forgets.Forgetting(aws, user, key, keep_limits, lambda: progress.advance(task))
+        task = progress.add_task("Forgetting", total=count)
+        advance = partial(progress.advance, task)
+        work = forgets.Forgetting(aws, user, key, also, keep_limits, advance)
         try:
             work.run()
         except StoreError as error:
@@ -171,7 +173,8 @@ def forget(
 def _show_forgotten(work: Forgetting, where: str) -> None:
     if not work.is_known:
         raise UserError(
-            f"{where} has no order of {work.user_id} (index byUser), and none of the pseudonym {work.pseudonym}; nothing was changed. "
+            f"{where} has no order of {work.user_id} (index byUser) or with that buyer, and none of the pseudonym {work.pseudonym}; "
+            "nothing was changed. "
             "Check the userId, the stage and the key"
         )
     print_problems("Not changed", work.problems.values())

@@ -57,7 +57,9 @@ class SimulatedAws:
         if service == "events":
             answer: dict[str, Any] = self.bus.put_events(**request)
             return answer
-        return self.sqs.answer(operation, request)
+        if service == "sqs":
+            return self.sqs.answer(operation, request)
+        raise NotImplementedError(f"the simulated AWS has no {service}")
 
 
 __all__ = [

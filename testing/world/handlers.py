@@ -9,7 +9,10 @@ from types import ModuleType
 
 from operations.errors import UserError
 
-FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
+_ROOT = Path(__file__).resolve().parents[2]
+# Next to the package `inventory_orders`, in which an installed package has this module.
+_INSTALLED = _ROOT.parent / "inventory_orders_cdk" / "data" / "functions"
+FUNCTIONS = _INSTALLED if _INSTALLED.is_dir() else _ROOT / "functions"
 """The folder with the functions."""
 
 

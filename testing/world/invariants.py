@@ -159,7 +159,7 @@ _MAY_BE = {
 """Statuses that an action may leave unchanged."""
 # Timestamps that a step writes in addition to the status, the lines, and the end of the hold.
 _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
-_AMENDED = {"items", "attributes", "asked", "suppliedFrom"}
+_AMENDED = {"items", "attributes", "asked", "suppliedFrom", "changedVersion"}
 """What an amend may change in addition."""
 
 
@@ -195,7 +195,8 @@ def _check_step(
         return
     else:
         action = after.get("steps", [{}])[-1].get("action")
-        allowed = {"steps"} | {"extend": {"expiresAt"}, "amend": _AMENDED}.get(action, set())
+        more = {"extend": {"expiresAt"}, "amend": _AMENDED}.get(action, {"changedVersion"})
+        allowed = {"steps"} | more
         require(
             {"steps"} <= written <= allowed and step[1] in _MAY_BE[action],
             f"order {name}, which is {step[1]}, was given {sorted(written)} by {action}",
@@ -214,6 +215,7 @@ def _check_new_status(
     name, step = after["orderId"], (before["status"], after["status"])
     require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
     allowed = {"status", "statusAt", "statusShard", "steps", "expiresAt", "expiryShard"}
+    allowed.add("changedVersion")
     is_undone = step == ("FULFILLED", "CONFIRMED")
     allowed.add("fulfilledAt" if is_undone else _STAMPS.get(step[1], "status"))
     action = after["steps"][-1]["action"]
@@ -241,7 +243,7 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
     name, told = before["orderId"], after["confirmationRejected"]
     reason = told["reason"]
     if reason == "VERSION_CHANGED":
-        is_other = before["_version"] != told["ifVersion"]
+        is_other = not before.get("changedVersion", 1) <= told["ifVersion"] <= before["_version"]
         require(is_other, f"order {name} was confirmed for its version, and refused")
         return
     require(
@@ -281,6 +283,9 @@ def _check_units(
     if step["action"] == "extend":
         steps = [one for one in steps if one["action"] != "extend"]
     require(after["steps"] == [*steps, step], f"order {name} went from {steps} to {after['steps']}")
+    is_extended = step["action"] == "extend"
+    since = before.get("changedVersion") if is_extended else after["_version"]
+    require(after.get("changedVersion") == since, f"{step} of order {name} was not numbered")
     ids = [one["stepId"] for one in after["steps"] if "stepId" in one]
     ids += [one["stepId"] for one in after.get("rejectedAmends", ())]
     require(len(ids) == len(set(ids)), f"order {name} has the steps {ids}")
@@ -305,6 +310,13 @@ def _check_units(
             ("returnedVersion" in item) == (goes_back and stands),
             f"{step} of order {name} says {item}",
         )
+        if "returnedVersion" in item:
+            page, row = item.get("returnedPage"), ("Products", (key_of(line),))
+            place = row if page is None else ("Allotments", (page,))
+            require(
+                written.get(place) == item["returnedVersion"],
+                f"{step} of order {name} says {item}, but {written} was written",
+            )
     open_, _ = units_of(after)
     is_settled = status in {"FULFILLED", "CANCELLED"}
     require(

@@ -9,6 +9,7 @@ from dataclasses import replace
 import boto3
 import pytest
 
+from client import Client, signed
 from infra.api import ROUTES
 from inventory_orders.api.permissions import ANY_PERMISSION, FOR_CUSTOMERS, PERMISSIONS
 from local.tokens import ROLES
@@ -38,19 +39,17 @@ def order(order_id, product_id, user="u-7", quantity=1):
 def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
     create(aws, new_id, 10)
     user = f"u-{new_id}"
-    placed = api("POST", "/orders", order(new_id, new_id, user), {"Prefer": "wait=20"})
-    assert placed.status == 201, placed
-    assert placed.headers["location"] == f"/orders/{new_id}"
-    seen = api("GET", placed.headers["location"])
-    assert (seen.status, seen.said) == (200, placed.said)
-    tag = seen.headers["etag"]
-    again = api("GET", f"/orders/{new_id}", headers={"If-None-Match": tag})
-    assert (again.status, again.body) == (304, b"")
-    assert api("POST", f"/orders/{new_id}/confirm").said["status"] == "CONFIRMED"
-    assert api("POST", f"/orders/{new_id}/cancel").said["stockReturned"] == {new_id: 1}
-    listed = api("GET", f"/orders?userId={user}").said["orders"]
+    client = Client(api.url, signed())
+    placed = client.place_order(order(new_id, new_id, user), wait=20).wait()
+    assert client.get_order(new_id) == placed
+    assert client.get_order(new_id, if_none_match=placed.etag) is None
+    assert client.confirm_order(new_id)["status"] == "CONFIRMED"
+    assert client.cancel_order(new_id)["stockReturned"] == {new_id: 1}
+    listed = client.list_orders({"userId": user})["orders"]
     assert [(one["orderId"], one["status"]) for one in listed] == [(new_id, "CANCELLED")]
-    assert api("GET", f"/products/{new_id}").said["availability"] == "IN_STOCK"
+    product = client.get_product(new_id)
+    assert product["availability"] == "IN_STOCK"
+    assert client.get_product(new_id, if_none_match=product.etag) is None
 
 
 def test_changes_of_orders_and_products_are_listed_within_seconds(aws, api, new_id):

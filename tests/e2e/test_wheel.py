@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
+from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 from zipfile import ZipFile
@@ -15,29 +17,43 @@ import pytest
 from packaging.requirements import Requirement
 from typer.main import get_command
 
+from infra import assets
 from infra.desk_files import built
 from infra.settings import SCHEMA, Arguments, Settings, _setting
 from inventory_orders.version import VERSION
 from local import ROOT, stack
 from local.commands import main
 from operations.verify.deployed import Deployed
+from tests.support.shopify import CREDENTIALS, Shopify, served
 
 EXAMPLE = ROOT / "examples" / "app.py"
+SHOPIFY = ROOT / "examples" / "shopify" / "app.py"
 UV = Path(sys.executable).with_name("uv")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Build the wheel as `pip wheel .` does: with the build requirements alone. pip downloads them, but here they are links."""
-    folder, place = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("build")
+def build(tmp_path_factory):
+    """Return a function that builds the wheel of a folder as `pip wheel .` does: with the build requirements alone.
+
+    pip downloads them, but here they are links.
+    """
+    place = tmp_path_factory.mktemp("build")
     site = new_environment(place)
-    python = [place / "bin" / "python", "-I", "-c"]
     link(tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"], site)
-    ask = "import hatchling.build as b; print(*b.get_requires_for_build_wheel(), sep='\\n')"
-    asked = subprocess.run([*python, ask], cwd=ROOT, check=True, capture_output=True, text=True)
-    link(asked.stdout.split(), site)
-    build = f"import hatchling.build as b; b.build_wheel({str(folder)!r})"
-    subprocess.run([*python, build], cwd=ROOT, check=True, capture_output=True)
+
+    def run(source, code):
+        python = [place / "bin" / "python", "-I", "-c", f"import hatchling.build as b; {code}"]
+        return subprocess.run(python, cwd=source, check=True, capture_output=True, text=True).stdout
+
+    asked = run(ROOT, "print(*b.get_requires_for_build_wheel(), sep='\\n')")
+    link(asked.split(), site)
+    return run
+
+
+@pytest.fixture(scope="module")
+def wheel(build, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build(ROOT, f"b.build_wheel({str(folder)!r})")
     (file,) = folder.glob("*.whl")
     assert file.name == f"inventory_orders-{VERSION}-py3-none-any.whl"
     return file
@@ -53,7 +69,7 @@ def environment(wheel, tmp_path_factory):
     site = new_environment(folder)
     with ZipFile(wheel) as archive:
         metadata = archive.read(f"inventory_orders-{VERSION}.dist-info/METADATA").decode()
-    link(re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE), site)
+    link(["pytest", *re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE)], site)
     install = [UV, "pip", "install", "--quiet", "--offline", "--no-index", "--python", folder]
     subprocess.run([*install, wheel], check=True)
     return folder
@@ -98,14 +114,17 @@ def command(environment, tmp_path_factory):
     return run
 
 
-@pytest.fixture(scope="module")
-def assembly(environment, tmp_path_factory):
-    """Synthesise the example with the wheel."""
-    out = tmp_path_factory.mktemp("out")
+def synthesised(environment, app, out, **context):
+    """Synthesise an example with the wheel. Returns the folder of the assembly."""
     done = subprocess.run(
-        [environment / "bin" / "python", EXAMPLE],
-        cwd=EXAMPLE.parent,
-        env=os.environ | {"CDK_OUTDIR": str(out), "CDK_VALIDATION": "false"},
+        [environment / "bin" / "python", app],
+        cwd=app.parent,
+        env=os.environ
+        | {
+            "CDK_OUTDIR": str(out),
+            "CDK_VALIDATION": "false",
+            "CDK_CONTEXT_JSON": json.dumps(context),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -117,20 +136,42 @@ def assembly(environment, tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
-def shop(assembly, embedded_aws):
-    """Deploy the example. Returns the physical ids of its resources, by logical id without the digest."""
+@contextmanager
+def deployed(assembly, name, embedded_aws):
+    """Deploy an example. Yields the physical ids of its resources, by logical id without the digest."""
     aws, running = embedded_aws
-    stack.simplify_alarms(assembly)
     stack.deploy(running, assembly)
     cloudformation = aws.session.client("cloudformation")
-    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName="Shop")
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
     yield {
         each["LogicalResourceId"][:-8]: each["PhysicalResourceId"]
         for page in pages
         for each in page["StackResourceSummaries"]
     }
-    cloudformation.delete_stack(StackName="Shop")
+    cloudformation.delete_stack(StackName=name)
+
+
+@pytest.fixture(scope="module")
+def assembly(environment, tmp_path_factory):
+    return synthesised(environment, EXAMPLE, tmp_path_factory.mktemp("out"))
+
+
+@pytest.fixture(scope="module")
+def shop(assembly, embedded_aws):
+    with deployed(assembly, "Shop", embedded_aws) as ids:
+        yield ids
+
+
+@pytest.fixture
+def invoke(aws):
+    """Return a function that invokes a function of an example by its physical id."""
+
+    def invoke(function, **event):
+        answer = aws.functions.invoke(FunctionName=function, Payload=json.dumps(event))
+        assert "FunctionError" not in answer, answer["Payload"].read()
+        return json.loads(answer["Payload"].read())
+
+    return invoke
 
 
 def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
@@ -146,6 +187,39 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
     assert found == functions - {"__pycache__"}
     assert (*data, "vendored", "aws_lambda_powertools", "__init__.py") in files
     assert {file[3] for file in files if file[:3] == (*data, "desk")} == {*built()}
+
+
+def test_a_source_distribution_builds_the_same_wheel_without_the_desk(build, wheel, tmp_path):
+    """`python -m build` does this. Outside a checkout, there is no esbuild, so the wheel cannot host the desk."""
+    build(ROOT, f"b.build_sdist({str(tmp_path)!r})")
+    (packed,) = tmp_path.iterdir()
+    shutil.unpack_archive(packed, tmp_path, filter="data")
+    build(tmp_path / packed.name.removesuffix(".tar.gz"), f"b.build_wheel({str(tmp_path)!r})")
+    names = [{*ZipFile(file).namelist()} for file in (wheel, tmp_path / wheel.name)]
+    left_out = names[0] - names[1]
+    assert names[1] < names[0]
+    assert all(name.startswith("inventory_orders_cdk/data/desk/") for name in left_out)
+
+
+def test_the_layer_of_the_wheel_is_the_one_of_the_checkout(assembly):
+    """Neither the client nor the test kit reaches the functions."""
+    (layer,) = (assembly / "inventory-orders").glob("layer-core-*")
+    assert layer.name == assets.layer("python3.14").path.name
+
+
+def test_the_example_of_the_test_kit_runs_without_region_and_credentials(environment, tmp_path):
+    page = (ROOT / "docs" / "testing.md").read_text()
+    for name, code in re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(code)
+    done = subprocess.run(
+        [environment / "bin" / "python", "-m", "pytest", "-q", "-W", "error"],
+        cwd=tmp_path,
+        env={name: text for name, text in os.environ.items() if not name.startswith("AWS_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_command_has_operators_commands_and_none_that_needs_a_checkout(command):
@@ -207,19 +281,13 @@ def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(asse
     assert rule["Properties"]["EventPattern"]["detail-type"] == ["OrderPlaced"]
 
 
-def test_a_function_of_the_app_sends_an_order_and_its_queue_receives_the_event(shop, aws):
-    def invoke(function, **event):
-        answer = aws.functions.invoke(FunctionName=shop[function], Payload=json.dumps(event))
-        assert "FunctionError" not in answer, answer["Payload"].read()
-        return json.loads(answer["Payload"].read())
-
+def test_a_function_of_the_app_sends_an_order_and_its_queue_receives_the_event(shop, aws, invoke):
     product = {"action": "create", "productId": "tea", "locationId": "lyon", "openingStock": 5}
-    assert (
-        invoke("TeaFunctionsManageProducts", **product | {"locationId": ""})["result"] == "APPLIED"
-    )
-    assert invoke("TeaFunctionsManageProducts", **product)["result"] == "APPLIED"
+    create = shop["TeaFunctionsManageProducts"]
+    assert invoke(create, **product | {"locationId": ""})["result"] == "APPLIED"
+    assert invoke(create, **product)["result"] == "APPLIED"
     items = [{"productId": "tea", "quantity": 2}]
-    invoke("Checkout", orderId="o-1", userId="anna", items=items)
+    invoke(shop["Checkout"], orderId="o-1", userId="anna", items=items)
     messages = aws.sqs.receive_message(QueueUrl=shop["Placed"], WaitTimeSeconds=20)["Messages"]
     event = json.loads(messages[0]["Body"])
     assert event["detail-type"] == "OrderPlaced"
@@ -235,6 +303,33 @@ def test_the_command_audits_each_service_of_the_stack(shop, aws, command):
         f"{place} Tea...",
         f"{place} Seats...",
     ]
+
+
+def test_the_shopify_example_takes_an_order_and_writes_the_level_back(
+    environment, embedded_aws, invoke, tmp_path
+):
+    aws, _ = embedded_aws
+    secrets = aws.session.client("secretsmanager")
+    secrets.create_secret(Name="shopify-app", SecretString=json.dumps(CREDENTIALS))
+    line = {"sku": "Earl Grey", "quantity": 2}
+    order = {"id": 1, "name": "#1001", "customer": None, "line_items": [line, line]}
+    with served(Shopify({"Earl Grey": 3})) as shopify:
+        assembly = synthesised(environment, SHOPIFY, tmp_path, shop=shopify.url)
+        with deployed(assembly, "ShopifyShop", embedded_aws) as ids:
+            product = {"action": "create", "productId": "Earl~20Grey", "openingStock": 9}
+            invoke(ids["TeaFunctionsManageProducts"], **product)
+            for _ in range(2):
+                assert invoke(ids["Webhook"], **shopify.webhook("orders/create", order)) == {
+                    "statusCode": 200
+                }
+            deadline = time.monotonic() + 120
+            while shopify.available["Earl Grey"] != 5 and time.monotonic() < deadline:
+                # It publishes. Then it fails, because the embedded AWS names an action that its role needs in its own way.
+                aws.functions.invoke(
+                    FunctionName=ids["TeaFunctionsSweep"], Payload='{"action": "sweep"}'
+                )
+                time.sleep(1)
+    assert shopify.available["Earl Grey"] == 5
 
 
 def test_the_construct_takes_every_setting_as_an_argument():

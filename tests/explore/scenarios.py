@@ -16,6 +16,7 @@ from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.rows import encode, page_units
 from operations.forget import Forgetting
 from testing.schedules.every.world import Rival, Scenario, SetUp, World
+from testing.world.ends import units_of
 from testing.world.invariants import GRACE_SECONDS, end_of
 from testing.world.process import LAMBDA_SECONDS, Client, CrashedError
 from testing.world.violation import require
@@ -1876,6 +1877,20 @@ def _add_order_to_amend(world: World) -> None:
     add_order(units=2)(world)
 
 
+def _all_of_a_lane(world: World) -> Message:
+    """An order for all units of product `p` in the only lane that has some."""
+    (units,) = (units for lane, units in world.pages().units("p").items() if lane)
+    return order("all", p=units)
+
+
+def _is_not_cancelled(world: World) -> None:
+    """Check that a late duplicate of the cancellation does not cancel units that were handed over before."""
+    row = _row(world)
+    open_, _ = units_of(row)
+    is_undone = "unfulfil" in [step["action"] for step in row["steps"]]
+    require(bool(open_) == is_undone, f"it ended as {row['status']} after {row['steps']}")
+
+
 UNFULFIL = command("unfulfil", stepId="undo", force=True)
 
 _AMENDED = (
@@ -1924,8 +1939,9 @@ _AMENDED = (
     ),
     Scenario(
         "two amends of one order",
-        [stock(p=2), _add_order_to_amend],
-        [places(amend("a", p=3)), places(amend("b", p=4)), buys("c", p=1)],
+        # They write different rows, so only the order's row is contested.
+        [stock(p=2, q=1), _add_order_to_amend],
+        [places(amend("a", p=3)), places(amend("b", q=1)), places(amend("c", p=4))],
     ),
     Scenario(
         "amend against a count",
@@ -1983,6 +1999,34 @@ _AMENDED = (
         [places(amend("a", p=1), amend("a2", "o2", p=3), order("a1", p=1)), changes(CANCEL)],
         faults=_TELLING,
         switches=2,
+    ),
+    _with_lanes(
+        "units back to a lane against its recall",
+        [stock(p=20), lend("A", p=1), add_order(units=2)],
+        [places(amend("a", p=1)), counts("count", 1), buys("c", p=1)],
+        faults=_TELLING,
+        switches=2,
+    ),
+    _with_lanes(
+        "units back to a lane that their batch empties",
+        [stock(p=20), lend("A", p=1), add_order(units=2)],
+        [places(_all_of_a_lane, amend("a", p=1)), buys("b", p=9), counts("count", 1)],
+        faults=_TELLING,
+        switches=2,
+    ),
+    Scenario(
+        "limited order before the amend that makes room for it",
+        [_limited(2, p=3), add_order(units=2), _charged(p=2)],
+        [places(order("a1", p=1), amend("a", p=1)), buys("b", p=1), changes(CANCEL)],
+    ),
+    Scenario(
+        "hand-over taken back against a late duplicate of the cancellation",
+        [
+            *(stock(p=1), add_paid_order(2)),
+            warm_up("S", part("fulfil", "parcel", 1), CANCEL, function="change_orders"),
+        ],
+        [changes(UNFULFIL), changes(CANCEL), restocks(1)],
+        check=_is_not_cancelled,
     ),
     Scenario(
         "hand-over taken back against its fold",

@@ -6,6 +6,7 @@ creates each situation first.
 
 import json
 import re
+import shutil
 from functools import partial
 
 import pytest
@@ -31,6 +32,7 @@ TRIED_HERE = {
     "docs/api.md",
     "docs/contributing.md",
     "docs/data-model.md",
+    "docs/import.md",
     "docs/limits.md",
     "docs/locations.md",
     "docs/tutorial.md",
@@ -222,6 +224,16 @@ def test_a_product_is_listed_at_a_location_as_the_page_on_locations_says(aws):
     (answer,) = Shell(aws).run_all(commands_of("docs/locations.md"))
     assert '"locationId": "berlin"' in answer
     assert '"result": "APPLIED"' in answer
+
+
+def test_the_sample_shop_is_imported_as_the_page_on_imports_says(aws):
+    (copy, _), (command, expected) = steps_of("docs/import.md")
+    shutil.rmtree(ROOT / ".local" / "shop", ignore_errors=True)
+    shell = Shell(aws)
+    shell.run(copy)
+    assert prints(shell, command, expected)
+    assert stock_of(aws, "JP-50") == 45
+    assert status_of(aws, "6105310000008") == "CONFIRMED"
 
 
 def test_the_movements_of_a_night_are_booked_once_however_often_they_are_loaded(aws, tmp_path):

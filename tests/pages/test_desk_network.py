@@ -115,11 +115,12 @@ def test_a_second_click_or_enter_presses_nothing_else(page, desk):
         desk.place(order_id)
 
     def click_twice(button, text):
-        button.hover()
-        for clicks in (1, 2):
-            page.mouse.down(click_count=clicks)
-            page.mouse.up(click_count=clicks)
-            said(page, text)
+        # Unlike the mouse, this waits until the page has stopped moving.
+        button.click()
+        said(page, text)
+        page.mouse.down(click_count=2)
+        page.mouse.up(click_count=2)
+        said(page, text)
 
     # Then other buttons are where these were.
     show(page, desk, "orders/of/auth0:anna", "Orders of auth0:anna")
@@ -133,8 +134,7 @@ def test_a_second_click_or_enter_presses_nothing_else(page, desk):
     show(page, desk, f"product/{TEA}", "Earl Grey")
     page.get_by_label("Units that came in").fill("7")
     click_twice(page.get_by_role("button", name="Receive"), f"Receive 7 {TEA}: done")
-    page.get_by_role("alert").get_by_text("Please fill out").wait_for(state="detached")
-    said(page, f"Receive 7 {TEA}: done")
+    assert page.get_by_role("alert").get_by_text("Please fill out").count() == 0
     assert [desk.shop.status(order_id) for order_id in ("o-1", "o-2")] == ["CONFIRMED"] * 2
     assert desk.shop.stock(TEA) == before - 6 + 7
 
@@ -172,7 +172,7 @@ def test_what_came_of_an_action_is_said_on_whatever_page_the_reader_is(page, des
     for route in held:
         route.continue_()
     said(page, "Hand over o-1: done")
-    said(page, "Hand over o-2 failed: order o-2 is cancelled", "alert")
+    said(page, "Hand over o-2 failed: Cancelled", "alert")
     show(page, desk, "scan", "Scan")
     said(page, "Hand over o-2 failed", "alert")
     page.keyboard.press("Escape")

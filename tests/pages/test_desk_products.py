@@ -235,6 +235,12 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     page.keyboard.press("Enter")
     said(page, "Change mug: it is called Big mug")
     assert {*desk.shop.row("mug")["barcodes"]["SS"]} == {f"0{GTIN}", f"{CASE}*12"}
+    # Someone else adds one. The page says so, and a second save replaces what it has said.
+    change(desk, "mug", barcodes=[{"code": GTIN}, {"code": CASE, "units": 12}, {"code": "A-1"}])
+    barcodes.fill("B-1")
+    page.keyboard.press("Enter")
+    said(page, f"mug has other ones by now (0{GTIN}, {CASE}*12, A-1); correct yours", "alert")
+    assert barcodes.input_value() == "B-1"
     barcodes.fill("")
     page.keyboard.press("Enter")
     said(page, "Change mug: it has no barcodes")
@@ -311,6 +317,8 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(page):
         counted = page.get_by_label("Units on the shelf")
         counted.fill("4")
         page.keyboard.press("Enter")
+        page.get_by_role("dialog").get_by_text(f"The books expect {there:,}.").wait_for()
+        page.get_by_role("button", name="Yes, that is right").click()
         said(page, "open orders hold 2 units more", "alert")
         assert counted.get_attribute("aria-invalid") == "true"
         counted.fill(str(there + 5))
@@ -344,6 +352,7 @@ def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, des
     desk.shop.clock.advance(601)
     desk.sell("o-1")
     page.get_by_role("button", name="Book the count").click()
+    page.get_by_role("button", name="Yes, that is right").click()
     said(page, "nothing was booked, because the count took too long", "alert")
     page.get_by_role("button", name="Begin to count").wait_for()
     assert desk.shop.stock(TEA) == there - 3

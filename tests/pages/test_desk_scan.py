@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import cycle
 
 import pytest
 
@@ -53,11 +54,11 @@ def steps(desk, order_id):
 
 
 def test_orders_are_shipped_by_scanner_alone(page, phone):
-    orders = [f"order-{n}" for n in range(len(ENDS))]
+    orders = [f"order-{n}" for n in range(8)]
     for order_id in orders:
         phone.sell(order_id, (TEA, 6), (HOJICHA, 1))
     phone.api.calls.clear()
-    for n, (order_id, ends) in enumerate(zip(orders, ENDS, strict=True)):
+    for n, (order_id, ends) in enumerate(zip(orders, cycle(ENDS), strict=False)):
         scan_all(page, order_id, CASE_OF_LOT, UNIT, UNIT, HOJICHA, f"DHL-{n:05}", ends=ends)
         said(page, f"Tracking number DHL-{n:05}. Scan the order again to hand it over.")
         assert phone.shop.status(order_id) == "CONFIRMED"
@@ -109,7 +110,7 @@ def test_a_wrong_scan_changes_nothing_and_is_heard_and_seen(page, phone):
         "order-2", "order-2 is another order. Hand over order-1 first, or discard what is packed."
     )
     wrong("4006381333930", "the check digit of 4006381333930 is wrong; scan it again")
-    wrong("DHL-00001", "nothing has this code")
+    wrong("DHL-00001", "no product or order has this code")
     wrong("order-1", "Not packed yet: 2 Earl Grey, 2 Hojicha.")
     assert page.get_by_label("Packed units of Earl Grey").input_value() == "1"
 
@@ -268,7 +269,7 @@ def test_whoever_packs_an_order_that_another_person_ships_is_told(failing):
         ended = [one.locator(".scan .message").get_by_text(ENDED) for one in (page, other)]
         failed, done = sorted(each.inner_text() for each in ended)
         assert done == "Hand over order-1: done"
-        assert "(NOT_OPEN). Handed over by you" in failed
+        assert "failed: Handed over by you" in failed
         for one in (page, other):
             if one.get_by_text(failed).count():
                 one.get_by_text("Order order-1 cannot be handed over: shipped.").wait_for()

@@ -4,8 +4,8 @@ import json
 
 import yaml
 
+from client.sending import Reply
 from local import ROOT
-from operations.http_api import Reply
 from tests.support.desk import TEA, ApiOfShop, desk_for
 
 CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)

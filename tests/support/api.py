@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from operations.http_api import HttpApi, Reply
+from client.sending import Reply
+from operations.http_api import HttpApi
 
 
 class JsonApi(HttpApi):

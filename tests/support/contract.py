@@ -44,8 +44,9 @@ from inventory_orders.store.tables import KEYS, Table
 from inventory_orders.version import VERSION
 from local import ROOT
 from testing.aws import Item
+from testing.shop import RunningShop
 from testing.world.clock import ManualClock
-from tests.support.contract_story import Story, StreamedShop, opened, told
+from tests.support.contract_story import Story, opened, told
 
 FOLDER = ROOT / "tests" / "contract"
 EVENTS = "events"
@@ -129,7 +130,7 @@ class Version:
         return found
 
     @contextmanager
-    def open(self, **more: Any) -> Iterator[StreamedShop]:
+    def open(self, **more: Any) -> Iterator[RunningShop]:
         """Open a shop with these rows, at the time when they were written. `more` adds attributes to each row."""
         written_at = self._document(file_of(Table.ORDERS))["writtenAt"]
         with opened(ManualClock(datetime.fromisoformat(written_at).timestamp())) as shop:

@@ -16,59 +16,26 @@ from typing import Any
 from unittest.mock import patch
 
 from inventory_orders.domain.events import EventType
-from inventory_orders.store.tables import KEYS, STREAMED, Table
 from operations.forget import Forgetting
-from testing.aws import Item
-from testing.aws.streams import record
-from testing.schedules.in_turn.shop import Shop
+from testing.shop import RunningShop
 from testing.world.clock import ManualClock
 from tests.support.movements import record_movements
 
-_WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}
 _BEGINS = datetime(2026, 12, 1, 9, tzinfo=UTC)
 _PSEUDONYM_KEY = b"a key that only this story uses, and no shop"
 
 Line = dict[str, Any]
 
 
-class StreamedShop(Shop):
-    """A shop that records the changes to its tables in the format of their streams."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.changes: list[dict[str, Any]] = []
-        super().__init__(clock=clock)
-
-    def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
-        if operation not in _WRITES:
-            return super().answer(service, operation, request)
-        before = {table: dict(self.items(table)) for table in STREAMED}
-        reply = super().answer(service, operation, request)
-        for table in STREAMED:
-            self._record(table, before[table], self.items(table))
-        return reply
-
-    def _record(self, table: Table, before: Mapping[Any, Item], after: Mapping[Any, Item]) -> None:
-        for key in dict.fromkeys([*before, *after]):
-            old, new = before.get(key), after.get(key)
-            if old is not new:
-                keys = {name: {"S": part} for name, part in zip(KEYS[table], key, strict=True)}
-                self.changes.append(record(keys, old, new, len(self.changes)))
-
-    def publish(self) -> None:
-        """Let the service publish the changes since the last call."""
-        changes, self.changes = self.changes, []
-        self.invoke("publish_events", {"Records": changes})
-
-
 @contextlib.contextmanager
-def opened(clock: ManualClock) -> Iterator[StreamedShop]:
+def opened(clock: ManualClock) -> Iterator[RunningShop]:
     """Open a shop with `stockEvents`. Its random numbers and ids are always the same, and it discards its logs."""
     chance = random.Random(1)
     with (
         patch.object(os, "urandom", chance.randbytes),
         patch.object(random, "_urandom", chance.randbytes),
         contextlib.redirect_stdout(io.StringIO()),
-        StreamedShop(clock).open() as shop,
+        RunningShop(clock=clock).open() as shop,
     ):
         shop.restart(STOCK_EVENT_BUS_NAME="Bus")
         yield shop
@@ -84,7 +51,7 @@ class Story:
         sent: The messages of orders as they were sent, by order id.
     """
 
-    def __init__(self, shop: StreamedShop) -> None:
+    def __init__(self, shop: RunningShop) -> None:
         self.shop = shop
         self.sent: dict[str, dict[str, Any]] = {}
 
@@ -118,7 +85,7 @@ class Story:
 
     def ask(self, function: str, expected: str, **command: Any) -> dict[str, Any]:
         """Invoke a function with a command, and check the result."""
-        answer: dict[str, Any] = self.shop.invoke(function, command)
+        answer = self.shop.ask(function, **command)
         assert answer["result"] == expected, (command, answer)
         return answer
 
@@ -397,6 +364,9 @@ class Story:
             self.place("from-a-lane-and-a-row", units("in-lanes", 3), units("tea"))
             self.place("most-of-a-product-in-lanes", units("sold-out-in-lanes", 8))
             self.place("last-units-in-lanes", units("sold-out-in-lanes", 3))
+            self.place("amended-in-a-lane", units("in-lanes", 3))
+            less = {"action": "amend", "orderId": "amended-in-a-lane", "stepId": "less"}
+            self.deliver("Order", less | {"items": [units("in-lanes", 2)]})
         self.command("confirm", "from-a-lane")
         self.place("from-a-lane-fulfilled", units("in-lanes", 2), then=["confirm"])
         self.place("from-a-lane-cancelled", units("in-lanes", 2), then=["cancel"])
@@ -444,7 +414,7 @@ class _ProcessEndedError(Exception):
 
 
 @contextlib.contextmanager
-def contested(shop: Shop, *product_ids: str) -> Iterator[None]:
+def contested(shop: RunningShop, *product_ids: str) -> Iterator[None]:
     """Cause contention on the products' rows, so that the function that places orders sells them from lanes."""
     client = shop.process("place_orders").engine_with_lanes.client
     with patch.object(client.rivals, "has", product_ids.__contains__):

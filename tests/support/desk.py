@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
+from client.sending import Reply
 from local import tokens
 from local.desk.api import Api
 from local.desk.site import Site, serving
@@ -24,7 +25,6 @@ from local.sample_orders import catalogue
 from operations.aws import Aws
 from operations.currency import Currency
 from operations.errors import UserError
-from operations.http_api import Reply
 from testing.schedules.in_turn.shop import Shop, open_shop
 from tests.support import http
 
@@ -110,7 +110,7 @@ class ApiOfShop(Api):
         text, claims = body and body.decode(), self.claims
         if "authorization" in named:
             claims = claims_of(named["authorization"].removeprefix("Bearer "))
-        said = self._send(method, unquote(url.path), text, named, query, claims)
+        said = self._send(method, unquote(url.path), text, named, query=query, claims=claims)
         kept = {name.lower(): value for name, value in said.headers.items()}
         return Reply(said.status, kept, said.text.encode())
 

@@ -13,6 +13,7 @@ import yaml
 
 from inventory_orders.store.tables import Table
 from local import ROOT
+from testing.world.api import WorldApi
 from testing.world.events import sqs_event
 from tests.support.schemas import closed
 
@@ -53,12 +54,9 @@ OPERATIONS: dict[tuple[str, str], Any] = {
 ROUTES: dict[str, tuple[str, str]] = {
     operation["operationId"]: route for route, operation in OPERATIONS.items()
 }
-PATTERNS = {
-    route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]*)", route[1])) for route in OPERATIONS
-}
 
 
-def check_contract(route: tuple[str, str], said: Said) -> None:
+def check_contract(route: tuple[str, ...], said: Said) -> None:
     """Check an answer against the contract."""
     if route not in OPERATIONS:
         assert said.status == 404
@@ -78,16 +76,12 @@ def validator(method: str, path: str, status: int, kind: str) -> Any:
     return jsonschema.Draft202012Validator(closed(content[kind]["schema"]))
 
 
-class Api:
-    """Sends requests to the handler in API Gateway's format."""
+class Api(WorldApi):
+    """Sends requests to the handlers, and checks the answers against the contract."""
 
     def __init__(self, shop: Any) -> None:
+        super().__init__(shop)
         self.shop = shop
-        self.functions = {
-            route: name
-            for name in ("api", "manage_products", "adjust_stock", "count_stock")
-            for route in shop.handler(name)._ROUTES
-        }
 
     def __call__(
         self,
@@ -95,49 +89,20 @@ class Api:
         path: str,
         body: Any = None,
         headers: Mapping[str, str] = JSON,
-        query: Mapping[str, str] | None = None,
-        claims: Mapping[str, Any] | None = None,
-        seconds: float = 30.0,
         **more: Any,
     ) -> Said:
-        """Send a request, and check the answer against the contract.
+        """Send a request.
 
         Args:
             method: HTTP method.
             path: Path without query.
             body: The body, sent as JSON unless it is a string.
             headers: Headers by name in lower case.
-            query: Query parameters.
-            claims: The claims of the caller's token; None for a signed request.
-            seconds: The time that the function has.
-            **more: Other parts of the event.
+            more: As in `WorldApi.send`.
         """
-        template, named = path, dict[str, str]()
-        for route, pattern in PATTERNS.items():
-            if route[0] == method and (found := pattern.fullmatch(path)):
-                template, named = route[1], found.groupdict()
-        authorizer: dict[str, Any] = (
-            {"iam": {"userArn": "x"}} if claims is None else {"jwt": {"claims": claims}}
-        )
-        event = {
-            "version": "2.0",
-            "routeKey": f"{method} {template}",
-            "rawPath": path,
-            "headers": headers,
-            "requestContext": {
-                "authorizer": authorizer,
-                "http": {"method": method, "path": path},
-                "stage": "$default",
-            },
-            "body": body if isinstance(body, str) or body is None else json.dumps(body),
-            "isBase64Encoded": False,
-            **({"queryStringParameters": query} if query else {}),
-            **({"pathParameters": named} if named else {}),
-            **more,
-        }
-        function = self.functions.get(event["routeKey"], "api")
-        said = Said(self.shop.invoke(function, event, seconds))
-        check_contract((method, template), said)
+        text = body if isinstance(body, str) or body is None else json.dumps(body)
+        said = Said(self.send(method, path, headers, text, **more))
+        check_contract(tuple(self.target(method, path).route.split(" ", 1)), said)
         return said
 
     @property

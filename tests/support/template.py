@@ -12,7 +12,7 @@ from aws_cdk.assertions import Template
 from infra.settings import Settings
 from infra.stack import InventoryOrdersStack
 from local import ROOT
-from local.stack import plain_alarm, simplify_alarms
+from local.embedded_aws import plain_alarm
 
 CONTEXT = json.loads((ROOT / "cdk.json").read_text())["context"]
 
@@ -71,7 +71,6 @@ def assemble(folder: Path, stage: str, **changes: Any) -> None:
     settings = Settings.from_context(stage, changes)
     InventoryOrdersStack(app, settings.stack_name, settings=settings)
     app.synth()
-    simplify_alarms(folder)
 
 
 def shared_stack_of(

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from local.sample_orders import catalogue
 from testing.aws import SimulatedAws, answered_by
+from testing.fixtures import running_shop  # noqa: F401
 from testing.schedules.in_turn.shop import open_shop
 from testing.world.clock import ManualClock
 from testing.world.tables import NAMES, create_table

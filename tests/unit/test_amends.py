@@ -5,8 +5,9 @@ import json
 import pytest
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.amendment import DEFAULT_TERMS, Terms
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import DEFAULT_TERMS, Terms
 from inventory_orders.domain.record import MAX_NAMED_STEPS, MAX_REJECTED_AMENDS, OrderKey
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import order_command, parse_order_or_amend
@@ -156,17 +157,31 @@ def test_a_rejected_amend_leaves_the_order_as_it_was(desk, units, more, cause):
     before, left = desk.order, desk.left()
     said = desk.amend(more=more, **units)
     assert (said.kind, said.cause) == (Outcome.REJECTED, cause)
-    assert (desk.order, desk.left()) == (before, left)
-    assert desk.amend(p=1).kind is Outcome.APPLIED, "a direct one is not kept"
+    after = desk.order
+    assert (after.lines, after.steps, desk.left()) == (before.lines, (), left)
+    assert after.changed_version is None
+    assert desk.amend("b", p=1).kind is Outcome.APPLIED
 
 
-def test_what_a_queue_rejected_stays_rejected(desk):
-    said = desk.amend("a", QUEUED, p=9)
+@pytest.mark.parametrize("terms", [DEFAULT_TERMS, QUEUED])
+def test_an_amend_that_was_rejected_for_lack_of_stock_stays_rejected(desk, terms):
+    said = desk.amend("a", terms, p=9)
     assert (said.cause, said.rejection.shortages[0].wanted) == ("INSUFFICIENT_STOCK", 7)
     desk.put(product("p", 50, version=7))
     assert desk.amend("a", QUEUED, p=9).cause == "INSUFFICIENT_STOCK"
-    assert desk.amend("a", p=9).cause == "INSUFFICIENT_STOCK", "nor directly"
-    assert desk.pending == {"p": 2}
+    assert desk.amend("a", p=9).cause == "INSUFFICIENT_STOCK"
+    assert (desk.pending, len(desk.order.rejected_amends)) == ({"p": 2}, 1)
+
+
+def test_an_amend_that_does_not_suit_its_order_is_rejected_for_good_in_a_queue_alone(desk):
+    old = {"ifVersion": 9}
+    assert desk.amend("a", p=1, more=old).cause == "VERSION_CHANGED"
+    assert desk.amend("a", p=1).kind is Outcome.APPLIED
+    assert desk.amend("b", QUEUED, p=2, more=old).cause == "VERSION_CHANGED"
+    assert desk.amend("b", p=2).cause == "VERSION_CHANGED"
+
+
+def test_a_row_keeps_the_last_amends_that_were_rejected(desk):
     for number in range(MAX_REJECTED_AMENDS):
         assert desk.amend(f"n{number}", QUEUED, p=99).cause == "INSUFFICIENT_STOCK"
     assert [each.step_id for each in desk.order.rejected_amends] == [
@@ -392,6 +407,23 @@ def test_a_payment_of_another_version_is_rejected_and_noted(desk):
     assert desk.do("confirm").kind is Outcome.REPLAYED
 
 
+def test_a_version_stays_right_until_a_step_changes_the_order():
+    desk = Desk(hold_seconds=900)
+    assert desk.do("extend", until="2026-01-02T05:00:00.000000+00:00").kind is Outcome.APPLIED
+    assert desk.amend("x", QUEUED, p=9).cause == "INSUFFICIENT_STOCK"
+    assert (desk.order.version, desk.order.changed_version) == (3, None)
+    # Version 1 had the same units, and version 4 does not exist yet.
+    assert desk.amend("y", p=3, more={"ifVersion": 4}).cause == "VERSION_CHANGED"
+    assert desk.amend("a", p=3, more={"ifVersion": 1}).kind is Outcome.APPLIED
+    assert desk.do("extend", until="2026-01-02T06:00:00.000000+00:00").kind is Outcome.APPLIED
+    assert desk.order.changed_version == 4
+    assert desk.amend("b", p=2, more={"ifVersion": 3}).cause == "VERSION_CHANGED"
+    assert desk.do("confirm", ifVersion=4).kind is Outcome.APPLIED
+    # A customer's amend of the unpaid order comes too late.
+    paid = Terms(amends_paid=True)
+    assert desk.amend("c", paid, p=1, more={"ifVersion": 5}).cause == "VERSION_CHANGED"
+
+
 # ---------------------------------------------------------------- through the functions
 
 
@@ -465,17 +497,71 @@ def test_fewer_and_more_units_of_a_product_in_lanes_in_one_batch(shop):
     worker = shop.seller()
     orders = [Order(f"o{n}", "u", {"p": 2}) for n in range(3)]
     assert kinds(*shop.commit(worker, *orders).outcomes) == ["APPLIED"] * 3
-    total = shop.total("p")
+    total, version = shop.total("p"), shop.product("p").version
     changes = [
         order_command(amend_of("o0", "a", 1, "p")),
         order_command(amend_of("o1", "a", 5, "p")),
         order_command(amend_of("o2", "a", 1, "p")),
         Order("o3", "u", {"p": 1}),
     ]
-    assert kinds(*shop.commit(worker, *changes).outcomes) == ["APPLIED"] * 4
+    assert kinds(*shop.sell(worker, *changes).outcomes) == ["APPLIED"] * 4
     assert shop.total("p") == total - 3 + 2 - 1
+    # The row was not written, and the step names the page.
+    assert (shop.product("p").version, shop.calls) == (
+        version,
+        ["BatchGetItem", "TransactWriteItems"],
+    )
+    (item,) = shop.order_row("o0")["steps"][0]["items"]
+    page = PageKey.of(shop.source("o3"), "p")
+    assert item == {
+        "productId": "p",
+        "quantity": 1,
+        "returnedPage": str(page),
+        "returnedVersion": shop.pages().by_name[str(page)].version,
+    }
     shop.check()
-    assert not any(shop.unexplained().values())
+
+
+def test_the_units_of_an_amend_alone_go_back_to_a_lane_that_has_some(shop):
+    shop.list_lent("p")
+    worker = shop.owner()
+    lane = worker.source.lane.number
+    assert kinds(*shop.commit(worker, Order("o", "u", {"p": 2})).outcomes) == ["APPLIED"]
+    held = shop.held()[lane]
+    assert kinds(*shop.sell(worker, order_command(amend_of("o", "a", 1, "p"))).outcomes) == [
+        "APPLIED"
+    ]
+    assert (shop.held()[lane], shop.calls) == (held + 1, ["BatchGetItem", "TransactWriteItems"])
+    shop.check()
+
+
+def test_units_do_not_go_back_to_a_lane_that_the_batch_has_emptied(shop):
+    """A recall that read the empty page could strand them there."""
+    shop.list_lent("p", lanes={1: 3, 2: 3}, depot=1)
+    worker = shop.owner()
+    lane = worker.source.lane.number
+    assert kinds(*shop.commit(worker, Order("o", "u", {"p": 2})).outcomes) == ["APPLIED"]
+    total, left = shop.total(), shop.held()[lane]
+    shop.quiet.add("p")
+    changes = [Order("rest", "u", {"p": left}), order_command(amend_of("o", "a", 1, "p"))]
+    assert kinds(*shop.sell(worker, *changes).outcomes) == ["APPLIED"] * 2
+    assert (shop.source("rest"), shop.total()) == (lane, total - left + 1)
+    (item,) = shop.order_row("o")["steps"][0]["items"]
+    assert "returnedPage" not in item
+    shop.check()
+
+
+def test_units_of_an_earlier_generation_do_not_go_back_to_a_lane(shop):
+    shop.list("p", 20)
+    assert shop.order("o", p=2) is Outcome.APPLIED
+    shop.delist("p")
+    shop.list_lent("p")
+    total, worker = shop.total(), shop.owner()
+    assert kinds(*shop.commit(worker, order_command(amend_of("o", "a", 1, "p"))).outcomes) == [
+        "APPLIED"
+    ]
+    assert shop.total() == total
+    shop.check()
 
 
 # ---------------------------------------------------------------- over HTTP
@@ -540,3 +626,16 @@ def test_an_amend_that_competes_goes_to_the_express_queue(api):
     assert api.shop.deliver("OrderExpress") == 0
     assert api.shop.order_row("o-1")["items"][0]["quantity"] == 3
     assert patch(api).document["result"] == "REPLAYED"
+
+
+def test_an_amend_that_waits_in_the_queue_is_not_made_once_it_was_answered_with_no(api):
+    lost = Fault(error=cancelled("TransactionConflict"))
+    api.shop.planned["TransactWriteItems"].append(lost)
+    assert patch(api, quantity=900_000).status == 202
+    assert patch(api, quantity=900_000).code == (409, "INSUFFICIENT_STOCK")
+    receipt = {"action": "adjust", "adjustmentId": "r", "delta": 900_000, "reason": "RECEIPT"}
+    assert api.shop.invoke("adjust_stock", receipt | {"productId": TEA})["result"] == "APPLIED"
+    assert api.shop.deliver("OrderExpress") == 0
+    assert api.shop.order_row("o-1")["items"][0]["quantity"] == 2
+    assert patch(api, quantity=900_000).code == (409, "INSUFFICIENT_STOCK")
+    assert patch(api, "b", quantity=900_000).status == 200

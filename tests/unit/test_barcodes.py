@@ -321,6 +321,18 @@ def test_a_code_belongs_to_one_product(shop):
     assert change(shop, product_id="q", codes=[PEN]) == "APPLIED"
 
 
+def test_of_two_people_who_replace_barcodes_the_second_one_is_told(shop):
+    assert change(shop, "create", openingStock=1, codes=[PEN]) == "APPLIED"
+    seen = [{"code": PEN[0]}]
+    assert change(shop, codes=[PEN, ("A-1",)], ifBarcodes=seen) == "APPLIED"
+    assert change(shop, codes=[PEN, ("A-1",)], ifBarcodes=seen) == "REPLAYED"
+    assert change(shop, codes=[PEN, ("B-1",)], ifBarcodes=seen, price=5) == "BARCODES_CHANGED"
+    assert rows(shop) == {"04006381333931": ("p", 1), "A-1": ("p", 1)}
+    assert shop.product("p").price is None
+    assert change(shop, codes=[], ifBarcodes=[*seen, {"code": "A-1", "units": 1}]) == "APPLIED"
+    assert change(shop, codes=[("B-1",)], ifBarcodes=[]) == "APPLIED"
+
+
 def test_a_product_keeps_its_barcodes_until_it_is_delisted(shop):
     assert change(shop, "create", openingStock=1, codes=[PEN]) == "APPLIED"
     before = rows(shop)

@@ -454,7 +454,7 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         (
             "Handle;Title\np;1\n",
             "f.csv",
-            'line 1, .* the column "Handle" is unknown; .*"Title" is unknown; .*productId is missing',
+            'line 1, .*productId is missing; the column "Handle" is unknown; .*"Title" is unknown.*--map COLUMN=FIELD',
         ),
         ("productId|name\np|1\n", "f.csv", r'the column "productId\|name" is unknown'),
         ("openingStock\n1\n", "f.csv", "the column productId is missing"),

@@ -62,9 +62,13 @@ def test_derived_ids_depend_on_the_content_alone(read):
 
 
 def test_amends_name_locations_and_versions_and_hand_overs_are_undone_whole(read):
-    header = "action,orderId,productId,quantity,locationId,ifVersion,force\n"
-    rows = "amend,o-1,4711,0,,2,\namend,o-1,mug,2,berlin,2,\nunfulfil,o-2,,,,,true\n"
-    amend, undone = read(header + rows)
+    header = "action,orderId,productId,quantity,locationId,ifVersion,force,attributes.gift\n"
+    rows = "amend,o-1,4711,0,,2,,\namend,o-1,mug,2,berlin,2,,\nunfulfil,o-2,,,,,true,\n"
+    amend, undone, moved = read(f"{header}{rows}amend,o-3,tea,1,(default),,,yes\n")
+    assert moved.pop("stepId")
+    assert moved == {"action": "amend", "orderId": "o-3", "attributes": {"gift": "yes"}} | {
+        "items": [{"productId": "tea", "quantity": 1, "locationId": ""}]
+    }
     assert amend.pop("stepId") != undone.pop("stepId")
     assert amend == {"action": "amend", "orderId": "o-1", "ifVersion": 2} | {
         "items": [
@@ -144,7 +148,7 @@ def test_faults_of_json_lines_are_named_too(read):
     [
         (
             "orderId,userId,productId,quantity\n",
-            'the column "userId" is unknown; the column action is missing',
+            'the column action is missing; the column "userId" is unknown',
         ),
         (HEADER, "contains no commands; nothing was sent"),
         ("", "the column action is missing; the column orderId is missing"),

@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from inventory_orders.domain.amendment import Terms
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Terms
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Outcome

@@ -113,7 +113,9 @@ def test_an_unknown_user_is_an_error_that_says_what_was_searched(shop):
     place(shop, ORDER)
     unknown = forget("u-77", "--yes").exception
     assert isinstance(unknown, UserError)
-    assert "Orders has no order of u-77 (index byUser), and none of the pseudonym" in str(unknown)
+    assert "Orders has no order of u-77 (index byUser) or with that buyer, and none of" in str(
+        unknown
+    )
     assert shop.order_row("o-1")["userId"] == "u-7"
 
 
@@ -325,6 +327,28 @@ def test_other_keys_of_a_forgotten_customer_may_stay_and_go_later(shop):
     assert "1 order " in forget("u-7").stdout
     assert "buyers" not in shop.order_row("o-1")
     assert bought(shop, "card") == {"shoe": 2}
+
+
+def test_orders_of_others_no_longer_name_a_forgotten_buyer(shop):
+    shop.list("shoe", 100, purchase_limit=9)
+    shop.row_of = lambda table, key: World.row(shop, table, key)
+    gift = Order("o-1", "u-8", {"shoe": 2}, named_buyers=("u-7", "card"), attributes={"a": 1})
+    only = Order("o-2", "u-8", {"shoe": 1}, named_buyers=("u-7",))
+    place(shop, gift, only, Order("o-3", "u-7-2", {"shoe": 1}))
+    before = shop.order_row("o-1")
+    refused = forget("u-7", input="n\n")
+    assert "Forget u-7 in 2 orders" in refused.stdout
+    assert shop.order_row("o-1") == before
+    assert "2 orders pseudonymised" in forget("u-7", "--yes").stdout
+    assert "u-7'" not in str(shop.items(Table.ORDERS)) + str(shop.items(Table.PURCHASES))
+    after = shop.order_row("o-1")
+    assert (after["userId"], after["attributes"], after["buyers"]) == ("u-8", {"a": 1}, ["card"])
+    assert (bought(shop, "u-7"), bought(shop, "card")) == (None, {"shoe": 2})
+    assert shop.do(gift, only) == [Outcome.REPLAYED] * 2
+    place(shop, command(OrderAction.CANCEL), command(OrderAction.CANCEL, "o-2"))
+    assert bought(shop, "card") == {"shoe": 0}
+    assert read_books(shop.stack).purchases == []
+    assert isinstance(forget("u-7").exception, UserError)
 
 
 @pytest.mark.parametrize(

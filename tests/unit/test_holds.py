@@ -11,7 +11,7 @@ from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.errors import RepairNeededError
 from inventory_orders.holds import ending as holds
 from inventory_orders.invocation import runtime
-from inventory_orders.store import lists, rows
+from inventory_orders.store import rows
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
 from testing.aws import ServiceError
 
@@ -63,7 +63,8 @@ def lines_of(capsys, message):
 
 def shard_of(request):
     """Return the part of the index of holds that is read; None for other indexes."""
-    return request["ExpressionAttributeValues"].get(":shard", {}).get("S")
+    is_of_holds = request.get("IndexName") == "byExpiry"
+    return request["ExpressionAttributeValues"][":key"]["S"] if is_of_holds else None
 
 
 AHEAD_SECONDS = 120
@@ -163,7 +164,7 @@ def test_an_extended_hold_is_sent_again(shop):
 def test_a_shard_of_many_pages_is_sent_whole_and_pages_of_all_shards_take_turns(
     shop, shards, monkeypatch
 ):
-    monkeypatch.setattr(lists, "_HOLDS_OF_A_PAGE", 10)
+    monkeypatch.setattr(holds, "_PAGE", 10)
     for number in range(200):
         hold(shop, f"o-{number}", 10 + number / 10)
     assert sweep(shop)["holds"] == 200

@@ -48,17 +48,18 @@ functions               | .lanes.idle .lanes.levels .overview .holds .products .
 infra                   | .
 app                     | infra
 # Run by people.
-operations              | .
+client                  |
+operations              | . client
 local                   | . operations testing
-local.desk              | . operations testing local infra.desk_files
+local.desk              | . client.sending operations testing local infra.desk_files
 local.commands          | . operations testing local infra.settings infra.cdk_json
 # Verification.
-testing                 | . operations
+testing                 | . client operations
 testing.aws             |
 testing.world           | . operations testing.aws
 bench                   | . operations testing local infra
 docs_generator          | . operations testing local infra tests.support.environment
-tests                   | . operations testing local infra bench docs_generator
+tests                   | . client operations testing local infra bench docs_generator
 """
 
 # For each library, the modules that may import it. Any module may import all other libraries. In the package, DynamoDB,
@@ -66,14 +67,14 @@ tests                   | . operations testing local infra bench docs_generator
 CONFINED = """
 aws_cdk    | infra app tests
 biip       | .domain.barcode .domain.scan
-botocore   | .store.dynamodb .invocation.sqs .publishing.publisher operations local testing bench tests
+botocore   | client .store.dynamodb .invocation.sqs .publishing.publisher operations local testing bench tests
 boto3      | .invocation.runtime operations local testing bench tests
 constructs | infra
 greenlet   | testing.schedules testing.world.process
 hypothesis | tests
-ministack  |
+ministack  | local.embedded_aws
 moto       | local.invoke tests.unit.test_samples
-pytest     | tests
+pytest     | testing.fixtures tests
 rich       | operations.commands local bench tests
 typer      | operations.commands local.commands bench docs_generator tests
 """

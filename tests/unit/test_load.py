@@ -376,7 +376,7 @@ def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(
 
 
 def test_a_throttled_load_continues(shelf, monkeypatch):
-    monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
+    monkeypatch.setattr(loading, "POLICY", replace(loading.POLICY, cap=0.001))
     monkeypatch.setattr(memory, "_MAX_PACE", 0.001)
     slow_down = Fault(ServiceError("ThrottlingException", "slow down"))
     shelf.shop.planned["TransactWriteItems"].extend([slow_down] * 12)
@@ -395,7 +395,7 @@ def test_a_load_without_access_stops_immediately(shelf):
 def test_a_rate_is_kept_and_existing_products_cost_no_time(shelf, monkeypatch):
     monkeypatch.setattr(loading, "MAX_AT_ONCE", 5)
     clock, shelf.shop.call_seconds = shelf.shop.clock, 0.0
-    monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
+    monkeypatch.setattr(loading.StoppableClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     began = clock.seconds
     shelf.load(many(11), rate=20)
     assert clock.seconds - began == pytest.approx(0.5)
@@ -470,6 +470,13 @@ class TestTheCommand:
         assert "1 new product" in said
         run(shelf.path, content=MIXED)
         assert not report.exists(), "an old report could be mistaken for this load's"
+
+    def test_it_takes_a_map_and_names_columns_as_the_file_does(self, shelf, run):
+        content = "SKU,Vendor,Qty\np,x,4\nthe q,x,4\n"
+        options = ("--map=SKU=productId", "--map=Qty=openingStock", "--map", "Vendor=")
+        said = run(shelf.path, *options, content=content, status=1)
+        assert "column SKU line 3: SKU: must be 1 to 64 printable" in said
+        assert shelf.product("p").stock_count == 4
 
     def test_it_lists_changes_and_the_first_reasons(self, shelf, run):
         run(shelf.path, content=MIXED)

@@ -124,6 +124,27 @@ def test_what_a_line_with_a_location_cannot_say_is_a_bad_line(shelf, content, sa
 # ---------------------------------------------------------------- creating
 
 
+def test_lines_of_new_locations_take_over_the_limit_of_their_product(shelf):
+    header = "productId,locationId,openingStock,purchaseLimit,limitGroup\n"
+    content = (
+        header + "tea,,1,2,leaves\ntea,berlin,1,,\ntea,lyon,1,3,\ncup,,1,,\ncup,rome,1,,leaves\n"
+    )
+    for load in shelf.check_and_load(content):
+        ((number, code),) = [(bad.number, bad.code) for bad in load.bad]
+        assert (number, code) == (6, "SCHEMA_VIOLATION")
+        assert load.done == {Done.CREATED: 2, Done.LISTED: 2}
+    rows = [decode(shelf.shop.row(key)) for key in ("tea#berlin", "tea#lyon")]
+    assert [(row["purchaseLimit"], row["limitGroup"]) for row in rows] == [
+        (2, "leaves"),
+        (3, "leaves"),
+    ]
+    again = header + "tea,,1,2,leaves\ntea,berlin,1,,\ntea,rome,1,,\n"
+    for load in shelf.check_and_load(again):
+        assert load.done == {Done.THERE: 1, Done.LISTED_BEFORE: 1}
+        (bad,) = load.bad
+        assert bad.message.startswith("purchaseLimit: tea has different limits at its locations")
+
+
 def test_products_come_before_their_locations_whatever_the_order_of_the_lines(shelf):
     for load in shelf.check_and_load(STOCK):
         assert (load.bad, load.done) == ([], {Done.CREATED: 2, Done.LISTED: 3})
@@ -489,9 +510,9 @@ def test_a_load_waits_for_movements_and_refuses_counts_if_they_stay_behind(count
     counted.shop.invoke(*MOVES["fulfil order o-1"])
     # How far the clock of this machine is off makes no difference.
     slow = datetime.fromtimestamp(clock.now() - 280, UTC)
-    monkeypatch.setattr(loading._Clock, "now", lambda _: slow)
+    monkeypatch.setattr(loading.StoppableClock, "now", lambda _: slow)
     began = clock.now()
-    monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
+    monkeypatch.setattr(loading.StoppableClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     load = counted.load(COUNTS)
     assert codes(load) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]
     assert "movements of orders are complete only up to" in load.bad[0].message
@@ -501,7 +522,7 @@ def test_a_load_waits_for_movements_and_refuses_counts_if_they_stay_behind(count
         clock.sleep(seconds)
         record_movements(counted.shop)
 
-    monkeypatch.setattr(loading._Clock, "sleep", sweep)
+    monkeypatch.setattr(loading.StoppableClock, "sleep", sweep)
     assert counted.load(COUNTS).bad == []
 
 

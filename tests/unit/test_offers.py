@@ -624,8 +624,8 @@ def test_a_transfer_takes_units_that_lanes_hold_if_the_row_can_spare_too_few(sho
 def test_no_orders_row_is_larger_than_the_plan_assumes(shop, worker, stock, limit):
     product_id, names = "p" * 64, [f"{n:032}" for n in range(10)]
     shop.stock_at(product_id, **dict.fromkeys(names, stock))
-    limits = {"purchase_limit": limit, "limit_group": "g" * 128}
-    shop.products.change(product_id, limits, shop.soon())
+    for limits in ({"purchase_limit": 1, "limit_group": "g" * 128}, {"purchase_limit": limit}):
+        shop.products.change(product_id, limits, shop.soon())
     order = Order(
         "o" * 128,
         "u" * 128,

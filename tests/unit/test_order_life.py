@@ -160,7 +160,8 @@ def changed(before, action, status):
         step = Step(action, WRITTEN, None, left, dict.fromkeys(left, 2))
     if status == "FULFILLED" != before.status:
         after = replace(after, fulfilled_at=WRITTEN)
-    return replace(after, steps=(*before.steps, step))
+    version = before.changed_version if action == "extend" else 5
+    return replace(after, steps=(*before.steps, step), changed_version=version)
 
 
 @pytest.mark.parametrize(("state", "action", "meaning"), CELLS)

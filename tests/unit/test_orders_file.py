@@ -61,6 +61,36 @@ def test_the_sample_files_have_the_same_orders():
     assert orders_in(table) == orders_in(lines)
 
 
+def test_rows_may_name_locations_a_hold_and_attributes(tmp_path):
+    rows = "o-1,u,tea,1,(default),,900,web\no-1,u,mug,2,lyon,,900,web\no-2,u,tea,1,,berlin (default),,\n"
+    first, second = orders_in(
+        written(tmp_path, f"{HEADER},locationId,locations,holdSeconds,attributes.channel\n{rows}")
+    )
+    assert first == order_body("o-1", {}, "u") | {
+        "items": [
+            {"productId": "tea", "quantity": 1, "locationId": ""},
+            {"productId": "mug", "quantity": 2, "locationId": "lyon"},
+        ],
+        "holdSeconds": 900,
+        "attributes": {"channel": "web"},
+    }
+    assert second == order_body("o-2", {"tea": 1}, "u") | {"locations": ["berlin", ""]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ("o-1,u,tea,1,,,9m", "line 2: holdSeconds: must be a whole number of seconds from 60"),
+        ("o-1,u,tea,1,,berlin b!,", "line 2: locations: must be a location"),
+        ("o-1,u,tea,1,b!,,", "line 2: locationId: must be a location"),
+        ("o-1,u,tea,1,,,900\no-1,u,mug,1,,,", "line 3: holdSeconds: the order o-1 began at line 2"),
+    ],
+)
+def test_an_error_in_an_optional_column_names_it(tmp_path, rows, fault):
+    with pytest.raises(FileRefusedError, match=f"\n    {fault}"):
+        count_orders(written(tmp_path, f"{HEADER},locationId,locations,holdSeconds\n{rows}\n"))
+
+
 def test_ids_of_digits_and_lines_of_one_product_stay_as_they_are(tmp_path):
     path = written(tmp_path, f"{HEADER}\n007,12,0042,1\n007,12,0042,3\n")
     line = {"productId": "0042", "quantity": 1}
@@ -88,8 +118,8 @@ def test_json_lines_are_sent_unchanged(tmp_path):
         ),
         (f"{HEADER},price\n", 'line 1: the column "price" is unknown'),
         (
-            f"{HEADER},locations\n",
-            "for other fields, such as locations, send the orders as JSON lines",
+            f"{HEADER},buyers\n",
+            "For other fields, such as buyers, send the orders as JSON lines",
         ),
         (f'{HEADER}\no-1,u-1,tea,1\no-2,"u-2,tea,1\no-3,u,tea,1\n', "line 3, is not CSV"),
         (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: not UTF-8"),

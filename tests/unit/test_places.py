@@ -363,6 +363,70 @@ def test_a_receipt_is_booked_once_if_its_location_is_listed_again(shop, first, a
     assert set(shop.unexplained().values()) == {0}
 
 
+# ---------------------------------------------------------------- purchase limits
+
+
+def limit(shop, key):
+    row = decode(shop.row(key))
+    return row.get("purchaseLimit", 0), row.get("limitGroup")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, (2, "leaves")),
+        ({"purchaseLimit": 3}, (3, "leaves")),
+        ({"limitGroup": "cans"}, (2, "cans")),
+        ({"purchaseLimit": 3, "limitGroup": "cans"}, (3, "cans")),
+        ({"purchaseLimit": 0}, (0, None)),
+    ],
+)
+def test_a_new_location_has_the_limit_of_the_others_unless_it_names_its_own(shop, given, found):
+    command(shop, "change", purchaseLimit=2, limitGroup="leaves")
+    assert create(shop, **given)["result"] == "APPLIED"
+    assert limit(shop, AT_BERLIN) == found
+
+
+def test_a_new_location_has_to_name_its_limit_if_the_others_differ(shop):
+    create(shop)
+    command(shop, "change", locationId="berlin", purchaseLimit=2)
+    for given in ({}, {"purchaseLimit": 2}):
+        refused = create(shop, "lyon", **given)
+        assert (refused["result"], refused["field"]) == ("INVALID", "purchaseLimit")
+        assert refused["message"].startswith("purchaseLimit: tea has different limits at its")
+    assert create(shop, "lyon", purchaseLimit=0)["result"] == "APPLIED"
+    assert create(shop, "rome", purchaseLimit=2, limitGroup=TEA)["result"] == "APPLIED"
+    assert result(create(shop, "berlin")) == ("INVALID", "SCHEMA_VIOLATION")
+
+
+def test_a_limit_that_is_set_while_a_location_is_listed_applies_there_too(shop):
+    limited = {"purchaseLimit": 2, "limitGroup": "leaves"}
+    shop.once("TransactWriteItems", lambda _: command(shop, "change", **limited) and None)
+    assert result(create(shop)) == ("RETRY_LATER", "CONTENTION")
+    assert create(shop)["result"] == "APPLIED"
+    shop.once("TransactWriteItems", lambda _: create(shop, "lyon") and None)
+    command(shop, "change", purchaseLimit=5)
+    assert {limit(shop, key) for key in (TEA, AT_BERLIN, "tea#lyon")} == {(5, "leaves")}
+
+
+def test_a_group_without_a_limit_is_refused_and_changes_nothing(shop):
+    create(shop)
+    group = {"limitGroup": "leaves"}
+    for refused in (
+        command(shop, "change", **group),
+        command(shop, "change", **group, purchaseLimit=0),
+        create(shop, "lyon", **group),
+        create(shop, "", productId="cup", **group),
+    ):
+        assert (refused["result"], refused["field"]) == ("INVALID", "limitGroup")
+        assert refused["message"].startswith("limitGroup: leaves has no effect without a limit")
+    assert {limit(shop, key) for key in (TEA, AT_BERLIN)} == {(0, None)}
+    command(shop, "change", purchaseLimit=2)
+    command(shop, "change", locationId="berlin", purchaseLimit=0)
+    assert command(shop, "change", **group)["result"] == "APPLIED"
+    assert command(shop, "change", purchaseLimit=0)["result"] == "APPLIED"
+
+
 # ---------------------------------------------------------------- on both implementations
 
 

@@ -369,16 +369,40 @@ def test_a_throttled_read_of_purchases_returns_the_orders_of_these_buyers_only()
     assert statuses(bench.apply(order(1), order(2, "v", product_id="q"))) == [RETURNED, APPLIED]
 
 
-def test_a_throttled_write_of_purchases_returns_the_orders_of_these_buyers_only():
-    bench = Counted(limited("p"), product("q", 9))
+def throttle_purchases(bench, *buyers):
+    """Throttle transactions that write the rows of some buyers."""
 
     def throttle(request):
-        tables = [a["TableName"] for each in request["TransactItems"] for a in each.values()]
-        if "Purchases" in tables:
-            raise cancelled(*("ThrottlingError" if t == "Purchases" else "None" for t in tables))
+        keys = [a.get("Key", {}) for each in request["TransactItems"] for a in each.values()]
+        is_theirs = [key.get("buyer", {}).get("S") in buyers for key in keys]
+        if any(is_theirs):
+            raise cancelled(*("ThrottlingError" if each else "None" for each in is_theirs))
 
     bench.on("TransactWriteItems", throttle)
-    assert statuses(bench.apply(order(1), order(2, "v", product_id="q"))) == [RETURNED, APPLIED]
+
+
+@pytest.mark.parametrize("product_id", ["p", "q"])
+def test_a_throttled_write_of_purchases_returns_the_orders_of_these_buyers_only(product_id):
+    bench = Counted(limited("p"), limited("q"))
+    throttle_purchases(bench, "u", "x")
+    orders = [
+        *(order(1), order(2, "v", product_id=product_id), order(3, "x")),
+        *(order(4, "w", product_id=product_id), order(5)),
+    ]
+    report = bench.apply(*orders)
+    assert statuses(report) == [RETURNED, APPLIED, RETURNED, APPLIED, RETURNED]
+    assert len(bench.writes) <= 6
+    bench.on("TransactWriteItems", lambda request: None)
+    assert statuses(bench.apply(order(1), order(3, "x"), order(5))) == [APPLIED] * 3
+
+
+def test_a_throttled_refund_does_not_keep_others_from_cancelling():
+    bench = Counted(limited("p"))
+    bench.apply(order(1), order(2, "v"))
+    throttle_purchases(bench, "u")
+    report = bench.apply(command("cancel"), command("cancel", 2), seconds=1.0)
+    assert statuses(report) == [RETURNED, APPLIED]
+    assert (bench.stock(), bench.bought(), bench.bought("v")) == (99, {"p": 1}, {"p": 0})
 
 
 def test_a_caller_who_does_not_wait_gets_an_answer_too():

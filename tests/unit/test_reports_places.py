@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
-from inventory_orders.domain.amendment import Terms
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.order_command import OrderCommand, Terms
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import parse_adjustment, parse_order_command

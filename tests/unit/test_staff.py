@@ -6,6 +6,7 @@ import pytest
 
 from inventory_orders.api import products
 from inventory_orders.store.tables import Table
+from testing.world.events import sqs_event
 from tests.support.http import BERLIN, TEA, WAIT, Api
 
 GRANTS = {
@@ -66,7 +67,7 @@ def test_everyone_but_customers_learns_about_the_stage(api):
         USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES), ABOUT=json.dumps(facts), LOCATIONS="berlin,"
     )
     about = get(api, "/about")
-    assert about.pop("caller") == {"name": "x", "permissions": ["*"], "locations": None}
+    assert about.pop("caller") == {"name": "shop", "permissions": ["*"], "locations": None}
     assert about == facts | {"locations": ["berlin", ""], "movements": True}
     said = api("GET", "/about", claims={"sub": "u-7"})
     assert said.code == (403, "NOT_PERMITTED")
@@ -205,7 +206,27 @@ def test_transfers_are_listed_until_their_units_have_arrived_or_are_lost(api):
     assert comments == [None, "fell off the van", None]
 
 
+def test_units_are_sent_only_to_a_location_of_their_product(api):
+    steps = {"adjustmentId": "m-1", "delta": -5, "reason": "TRANSFER_OUT", "reference": "van-7"}
+    sent = steps | {"locationId": "berlin", "sentTo": "rome"}
+    said = api("POST", f"/products/{TEA}/adjustments", sent)
+    assert said.code == (404, "UNKNOWN_PRODUCT")
+    assert said.document["detail"].startswith(f"there is no product {TEA} at rome")
+    queued = sqs_event(json.dumps(sent | {"productId": TEA}))
+    assert api.shop.invoke("adjust_stock", queued)["batchItemFailures"]
+    assert (api.shop.stock(f"{TEA}#berlin"), transfers(api)) == (9, [])
+    assert (
+        api("POST", "/products", BERLIN | {"locationId": "rome", "openingStock": 0}).status == 201
+    )
+    said = api("POST", f"/products/{TEA}/adjustments", sent)
+    assert (said.document["result"], said.document["stockCount"]) == ("APPLIED", 4)
+    assert transfers(api) == [("van-7", 5, ["berlin"])]
+
+
 def test_staff_see_the_transfers_to_their_locations(api):
+    assert (
+        api("POST", "/products", BERLIN | {"locationId": "rome", "openingStock": 0}).status == 201
+    )
     move(api, "TRANSFER_OUT", 1, -5, "berlin", sentTo="")
     move(api, "TRANSFER_OUT", 2, -1, "berlin", "van-8", sentTo="rome")
     assert transfers(api, "readers", places="(default)") == [("van-7", 5, ["berlin"])]

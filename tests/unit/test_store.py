@@ -33,13 +33,13 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store import lists
 from inventory_orders.store.cancellations import ConditionFailedError, TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.lists import list_holds
 from inventory_orders.store.sweep_rows import (
     STOCK_PARTS,
     StockPart,
     read_stock_parts,
     write_stock_part,
 )
+from inventory_orders.store.tables import BY_EXPIRY
 from inventory_orders.store.writes import ActionKind, record_action, transaction_actions
 from testing.aws import ServiceError, answered_by
 from testing.schedules.in_turn.bench import product, stored
@@ -63,8 +63,7 @@ def read_product(store, product_id="p"):
     return store.read([product_id]).products[product_id]
 
 
-def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_store, monkeypatch):
-    monkeypatch.setattr(lists, "_HOLDS_OF_A_PAGE", 3)
+def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_store):
     ids = [f"o-{number}" for number in range(400) if zlib.crc32(f"o-{number}".encode()) % 32 == 7]
     ends = {order_id: f"2026-01-01T00:00:{n:02}.000000+00:00" for n, order_id in enumerate(ids)}
     rows = [
@@ -74,13 +73,17 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     now = NOW.isoformat()
     for row in (*rows, OrderRecord("over", "u", (), "CONFIRMED", 1, now, now)):
         each_store.write([record_action(row.key, row)], str(uuid4()))
-    pages = [list_holds(each_store, 7, ends[ids[7]])]
+
+    def page(shard, after=None):
+        return lists.list_entries(each_store, BY_EXPIRY, shard, 3, after, ends[ids[7]])
+
+    pages = [page("07")]
     while (last := pages[-1][1]) is not None:
-        pages.append(list_holds(each_store, 7, ends[ids[7]], last))
-    assert [hold.id for holds, _ in pages for hold in holds] == ids[:8]
-    assert pages[0][0][0] == lists.ListPosition(ends[ids[0]], ids[0])
+        pages.append(page("07", last))
+    assert [hold["orderId"] for holds, _ in pages for hold in holds] == ids[:8]
+    assert pages[0][0][0]["expiresAt"] == ends[ids[0]]
     assert [len(holds) for holds, _ in pages[:3]] == [3, 3, 2]
-    assert list_holds(each_store, 8, ends[ids[7]]) == ([], None)
+    assert page("08") == ([], None)
 
 
 def test_an_order_and_its_decrement_are_written_together(each_store):

@@ -1,10 +1,11 @@
-"""Streams that are not read: the sweep reports them, but reports nothing while AWS does not answer."""
+"""Streams that are not read: the sweep reports them, but no problem while AWS does not answer."""
 
 import boto3
 import pytest
 from botocore.stub import Stubber
 
-from inventory_orders.publishing.streams import unread_streams
+from inventory_orders.engine.retrying_client import SweepReport
+from inventory_orders.publishing.movements import unread_streams
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.tables import Table
 
@@ -41,20 +42,20 @@ def looks():
 
 
 def test_streams_that_are_read_are_not_a_problem(looks):
-    assert looks() == looks(state="Updating") == []
+    assert looks() == looks(state="Updating") == SweepReport()
 
 
 def test_a_recreated_table_has_another_stream(looks):
-    (problem,) = looks((OF[Table.ORDERS], ARN.format("Products").replace("2026", "2025")))
+    (problem,) = looks((OF[Table.ORDERS], ARN.format("Products").replace("2026", "2025"))).problems
     assert problem.startswith("changes of Products are not published")
 
 
 @pytest.mark.parametrize("how", [{"state": "Disabled"}, {"enabled": False}])
 def test_a_disabled_mapping_or_stream_is_detected(looks, how):
-    assert len(looks(**how)) == 2
+    assert len(looks(**how).problems) == 2
 
 
 def test_an_error_of_aws_is_not_a_problem_but_a_missing_mapping_is(looks):
-    assert looks.fail("TooManyRequestsException") == []
-    (problem,) = looks.fail("ResourceNotFoundException")
+    assert looks.fail("TooManyRequestsException").problems == {}
+    (problem,) = looks.fail("ResourceNotFoundException").problems
     assert "cannot check whether changes are published: ResourceNotFound" in problem

@@ -7,16 +7,16 @@ from inventory_orders.store import movements
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
 from testing.aws.streams import Shard
+from testing.shop import RunningShop
 from testing.world.clock import ManualClock
 from testing.world.streams import change, order_row
-from tests.support.contract_story import StreamedShop
 
 HOUR = 3600.0
 
 
 @pytest.fixture
 def shop():
-    with StreamedShop(ManualClock()).open() as shop:
+    with RunningShop().open() as shop:
         shop.list("tea", 5)
         shop.changes.clear()
         yield shop

@@ -20,7 +20,7 @@ async function read([reference], state) {
   const found = state.transfers.filter(({ productId }) => !begun.has(productId));
   const renewed = (before, name) => Object.fromEntries([...Object.entries(before).filter(([productId]) => begun.has(productId)), ...found.map((one) => [one.productId, one[name]])]);
   Object.assign(delivery, { announced: renewed(delivery.announced, "units"), seen: renewed(delivery.seen, "changedAt") });
-  if (begun.size === 0) delivery.from = namesIn(state.transfers, "from");
+  if (begun.size === 0) Object.assign(delivery, { from: namesIn(state.transfers, "from"), sentTo: [...new Set(state.transfers.flatMap(({ to }) => to))] });
   const places = [...state.transfers.flatMap(({ to }) => to), ...(ownLocations() ?? [])];
   delivery.place ??= places.find((locationId) => worksAt({ locationId })) ?? "";
 }
@@ -54,18 +54,22 @@ function restCard(state) {
   return card(T.arrive.rest, hint(T.arrive.restIs(restOf(transfers), transfers.length)), form(LOST, { text: T.arrive.loseButton, kind: "danger", send: (fields, id) => lose(state, fields, id) }, comment));
 }
 
-// More than was sent may have come, but rarely.
+// More than was sent may have come, or elsewhere, but rarely.
 function questionOf(delivery, lines) {
+  const { place, sentTo } = delivery;
   const more = lines.filter(({ productId }) => differenceOf(delivery, productId) > 0).length;
-  return more ? { warning: T.arrive.tooMany(more) } : undefined;
+  const names = sentTo.map((locationId) => locationName({ locationId })).join(", ");
+  const isElsewhere = sentTo.length > 0 && !sentTo.includes(place);
+  const warning = [isElsewhere && T.arrive.notFor(names, locationName({ locationId: place })), more && T.arrive.tooMany(more)].filter(Boolean).join(" ");
+  return warning ? { warning } : undefined;
 }
 
 export const { start, read: readPage, scan, draw } = pageOf({
   name: "arrive",
   fields: ["place"],
   first: () => undefined,
-  begin: ([reference]) => ({ note: reference, place: undefined, seen: {} }),
-  next: ({ note }) => ({ note, place: undefined, seen: {} }),
+  begin: ([reference]) => ({ note: reference, place: undefined, seen: {}, sentTo: [] }),
+  next: ({ note }) => ({ note, place: undefined, seen: {}, sentTo: [] }),
   read,
   idOf: ({ note, place, seen }, { productId }) => [note, place, productId, seen[productId] ?? ""],
   adjustmentOf: (_, { units }) => ({ delta: units, reason: "TRANSFER_IN" }),

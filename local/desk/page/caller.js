@@ -3,6 +3,8 @@ import { moment, person } from "./format.js";
 import { api } from "./server.js";
 import { T } from "./texts.js";
 
+const PRODUCTS = 100; // that show at which locations there are some
+
 // What the API says: the `caller`, the `stage` and its `locations`, the `currency`, and whether `movements` are recorded and `changes` noted.
 export const about = {};
 export const readAbout = async () => Object.assign(about, await api("GET", "/about"));
@@ -16,9 +18,19 @@ export const may = (permission) => {
 export const ownLocations = () => about.caller?.locations ?? null;
 export const worksAt = ({ locationId = "" }) => ownLocations()?.includes(locationId) ?? true;
 
-// Adds to what came of a command who was first, if an earlier step of the order is the reason. The API has said so in its own words, at the end.
-export function withFirst(words, { earlierStep: step }) {
+// The locations that forms suggest: the caller's, those of the setting, and some at which there are products.
+export const knownLocations = () => [...new Set(ownLocations() ?? [...about.locations, ...(about.found ?? [])])].filter(Boolean).sort();
+export async function readLocations() {
+  if (ownLocations() !== null || !may("stock.read") || about.found) return;
+  const { products } = await api("GET", "/stock", { query: { limit: PRODUCTS } });
+  about.found = products.map(({ locationId = "" }) => locationId);
+}
+
+// What came of a command, after who was first and when, if an earlier step of the order is the reason. The API has said so in its own words, at the
+// end. If nothing is left to do, that is all there is to say.
+export function withFirst(words, { code, earlierStep: step }) {
   if (!step) return words;
   const who = step.actor === about.caller?.name ? T.you : person(step.actor);
-  return T.withFirst(words.replace(/ \(already .*?\)(?= \(\w+\)$)/s, ""), T.order.steps[step.action], who, moment(step.at));
+  const rest = code === "NOT_OPEN" ? T.unchanged : words.replace(/ \(already .*?\)(?= \(\w+\)$)/s, "");
+  return T.withFirst(T.order.steps[step.action], who, moment(step.at), rest);
 }

@@ -5,15 +5,16 @@ import { live } from "lit-html/directives/live.js";
 import { cameraOf } from "./camera.js";
 import { about, may, ownLocations, worksAt } from "./caller.js";
 import { changed, draftOf, drop } from "./drafts.js";
-import { age, locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { locationName, moment, nameOf, number, person, signed, wholeIn } from "./format.js";
 import { written } from "./goods.js";
 import { goodsOf } from "./meaning.js";
 import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
-import { button, card, checkbox, choice, hint, hrefOf, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
+import { button, card, checkbox, choice, hint, hrefOf, html, labelled, link, locationsList, messageOf, nothing, problem, suggest, table } from "./parts.js";
 import { passOn, sendForm } from "./scanner.js";
 import { api, command, randomId } from "./server.js";
 import { digest } from "./session.js";
+import { ageOfCount, isFarOff } from "./stock.js";
 import { sound } from "./sound.js";
 import { T } from "./texts.js";
 
@@ -31,7 +32,8 @@ const emptyStocktake = (place = "") => ({ name: T.stocktake.nameOf(today()), pla
 // `snapshot` is there once the API has begun. If it was counted before, `earlier` says so. `lines` have been counted here, the latest first.
 const isCounting = ({ open }) => open !== undefined && open.earlier === undefined;
 const isBegun = ({ open, lines }) => open !== undefined || lines.length > 0;
-const isUnits = (units) => Number.isInteger(units) && units >= 0 && units <= MOST_UNITS;
+const isUnits = (units) => units >= 0 && units <= MOST_UNITS;
+const unitsOf = ({ typed = "" }) => wholeIn(typed);
 // Two people who count the same product make the same id.
 const idOf = async ({ name, place }, { productId, round }) => `count-${await digest(JSON.stringify([written(name), place, productId]))}-${round}`;
 
@@ -110,9 +112,23 @@ async function begin(state, entry) {
   Object.assign(entry, result === "BEGUN" ? { snapshot, countedAt, onHand } : { earlier: answer, state: "again" });
 }
 
+// A number that is far off may be a slip. A blind count does not know what is expected.
+async function isMeant({ stocktake }, line) {
+  const { units, onHand } = line;
+  if (line.isSure || !isFarOff(onHand, units)) return true;
+  sound("bad");
+  return page.isMeant(T.stocktake.book(called(stocktake, line), number(units)), { warning: T.stocktake.farOff(number(onHand)), yes: T.stocktake.yesBook });
+}
+
 async function book(state, line) {
   const { stocktake } = state;
   const { productId, snapshot, units, countedAt } = line;
+  line.isSure = await isMeant(state, line);
+  if (!line.isSure) {
+    Object.assign(line, { state: "again", why: T.stocktake.notMeant });
+    keep(state);
+    return reject(problemOf(stocktake, line));
+  }
   const adjustmentId = await idOf(stocktake, line);
   const asked = { productId, locationId: stocktake.place, adjustmentId };
   try {
@@ -139,29 +155,43 @@ async function resend(state) {
   return lines.every(({ state: at }) => at === "booked");
 }
 
-// Ends the open count with its number.
+// Ends the open count with its number, and returns it.
 function shelve({ stocktake }) {
-  stocktake.lines.unshift(Object.assign(stocktake.open, { state: "sent" }));
+  const line = Object.assign(stocktake.open, { state: "sent", units: unitsOf(stocktake.open) });
+  stocktake.lines.unshift(line);
   delete stocktake.open;
+  return line;
+}
+
+// Opens a count again: what was scanned is its product, perhaps a case of it.
+function reopen(state, line) {
+  const { stocktake } = state;
+  stocktake.lines = stocktake.lines.filter((one) => one !== line);
+  stocktake.open = Object.assign(line, { state: undefined });
+  keep(state);
+  focus("counted");
+  return accept(T.stocktake.begun(called(stocktake, line)));
 }
 
 function finish(state) {
   const { stocktake } = state;
   const { open } = stocktake;
-  if (!isUnits(open.units)) return reject(T.stocktake.noUnits(called(stocktake, open), number(MOST_UNITS)));
+  if (!isUnits(unitsOf(open))) return reject(T.stocktake.noUnits(called(stocktake, open), number(MOST_UNITS)));
   shelve(state);
   keep(state);
   focus("scanned");
   return queue(state, () => resend(state));
 }
 
-async function look(state, entry) {
+async function look(state, entry, shelved) {
   const { stocktake } = state;
+  const found = entry.productId ? entry : await goodsOf(entry.text);
+  if (shelved?.state === "sent" && shelved.productId === found.productId && stocktake.open === entry) return reopen(state, shelved);
   const isWell = await resend(state);
   // In production the first one asks.
   state.isAgreed ||= await page.isMeant(T.stocktake.begin(stocktake.name.trim(), locationName({ locationId: stocktake.place })));
   try {
-    const { productId, why } = entry.productId ? entry : state.isAgreed ? await goodsOf(entry.text) : { why: T.stocktake.notAgreed };
+    const { productId, why } = entry.productId || state.isAgreed ? found : { why: T.stocktake.notAgreed };
     if (productId === undefined) throw new Error(why);
     entry.productId = productId;
     await begin(state, entry);
@@ -189,11 +219,11 @@ function count(state, entry) {
     focus("name");
     return reject(T.stocktake.noName);
   }
-  if (isCounting(stocktake) && isUnits(stocktake.open.units)) shelve(state);
+  const shelved = isCounting(stocktake) && isUnits(unitsOf(stocktake.open)) ? shelve(state) : undefined;
   const made = (stocktake.open = { key: randomId("count"), round: 1, ...entry });
   keep(state);
   focus("counted");
-  return queue(state, () => look(state, made));
+  return queue(state, () => look(state, made, shelved));
 }
 
 // The same product again changes nothing, and another one needs the number of what is open.
@@ -207,7 +237,7 @@ async function compare(state, text) {
 
 export function scan(text, state) {
   const { stocktake } = state;
-  if (isCounting(stocktake) && !isUnits(stocktake.open.units)) return queue(state, () => compare(state, text.trim()));
+  if (isCounting(stocktake) && !isUnits(unitsOf(stocktake.open))) return queue(state, () => compare(state, text.trim()));
   return count(state, { text: text.trim() });
 }
 
@@ -236,10 +266,9 @@ function headOf(state) {
     focus("scanned");
     scan(detail, state);
   });
-  const fieldOf = (name, most, more = nothing) => html`<input type="text" name=${name} .value=${live(stocktake[name])} maxlength=${most} required autocomplete="off" list=${more} @scan=${hear}>`;
-  const places = (ownLocations() ?? about.locations).filter(Boolean);
-  return html`<form @submit=${go} @change=${({ currentTarget }) => take(currentTarget)}>${labelled(T.stocktake.name, fieldOf("name", 128))}${labelled(T.receive.place, fieldOf("place", 32, "places"))}
-    <datalist id="places">${places.map((place) => html`<option value=${place}></option>`)}</datalist>${checkbox("blind", T.stocktake.blind, { checked: stocktake.isBlind })}<button hidden></button></form>`;
+  const fieldOf = (name, most) => html`<input type="text" name=${name} .value=${stocktake[name]} maxlength=${most} required autocomplete="off" list=${name === "place" ? "places" : nothing} @focus=${name === "place" && !stocktake.isBlind ? suggest : undefined} @scan=${hear}>`;
+  return html`<form @submit=${go} @change=${({ currentTarget }) => take(currentTarget)}>${labelled(T.stocktake.name, fieldOf("name", 128))}${labelled(T.receive.place, fieldOf("place", 32))}
+    ${locationsList()}${checkbox("blind", T.stocktake.blind, { checked: stocktake.isBlind })}<button hidden></button></form>`;
 }
 
 function openOf(state) {
@@ -260,14 +289,14 @@ function openOf(state) {
   }
   const type = ({ target }) => {
     // A scan goes through the field, and takes its digits back.
-    open.units = target.value === "" ? undefined : target.valueAsNumber;
+    open.typed = target.value;
     changed(STOCKTAKE, { stocktake });
   };
   const take = (event) => {
     event.preventDefault();
     finish(state);
   };
-  const input = html`<input type="number" name="counted" data-first inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(open.units ?? ""))} autocomplete="off" @input=${type}>`;
+  const input = html`<input type="text" name="counted" data-first inputmode="numeric" .value=${live(open.typed ?? "")} autocomplete="off" @input=${type}>`;
   const expected = open.onHand === undefined ? nothing : hint(T.stocktake.expected(number(open.onHand)));
   // Each count has a field of its own.
   return keyed(open, html`${name}<form novalidate @submit=${take}>${labelled(T.stocktake.units, input)}<button class="primary">${T.stocktake.take}</button>${away}</form>${expected}`);
@@ -323,7 +352,7 @@ function dueOf({ due, isAll, kind }, state) {
   const isCounted = new Set(stocktake.lines.filter(({ state: at }) => at === "booked").map(({ productId }) => productId));
   const left = due.filter(({ productId }) => !isCounted.has(productId));
   const columns = [
-    { text: T.order.product, kind: "wide two", cell: (row) => product(stocktake, row, kind === "due" ? T.stocktake.last(age(row.countedAt)) : nothing) },
+    { text: T.order.product, kind: "wide two", cell: (row) => product(stocktake, row, kind === "due" ? T.stocktake.last(ageOfCount(row)) : nothing) },
     kind === "wrong" && { text: T.product.onHand, kind: "amount", cell: ({ onHand }) => number(onHand) },
     kind === "wrong" && { text: T.product.available, kind: "amount", cell: ({ available }) => number(available) },
     { text: "", kind: "amount", cell: ({ productId }) => button(T.count.title, () => count(state, { productId }), { label: T.count.begin(called(stocktake, { productId })) }) },

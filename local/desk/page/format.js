@@ -16,6 +16,8 @@ const days = new Intl.DateTimeFormat(LOCALE, { day: "numeric", month: "short" })
 const ages = new Intl.RelativeTimeFormat(LOCALE, { numeric: "always" });
 
 export const number = (value) => whole.format(value);
+// The whole number that was typed, or NaN: "3,5" is neither 3 nor 35. A field of the type `number` would leave out the comma in some languages.
+export const wholeIn = (text) => (/^\s*-?\d{1,15}\s*$/.test(text) ? Number(text) : NaN);
 export const signed = (value) => withSign.format(value);
 export const moment = (iso) => (iso ? moments.format(new Date(iso)) : "");
 export const clock = (seconds) => clocks.format(seconds * 1000);

@@ -4,14 +4,14 @@
 // booking, `faultOf(note)` what is wrong with the note, and `more(state)` the cards below the lines.
 import { barcode } from "./barcode.js";
 import { cameraOf } from "./camera.js";
-import { about, may, ownLocations, worksAt } from "./caller.js";
+import { about, may, worksAt } from "./caller.js";
 import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, isFixed, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
 import { changed, draftOf, drop } from "./drafts.js";
-import { locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { locationName, moment, nameOf, number, person, signed, wholeIn } from "./format.js";
 import { goodsOf } from "./meaning.js";
 import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
-import { button, card, change, choice, folded, form, hint, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
+import { button, card, change, choice, folded, form, hint, html, labelled, link, locationsList, messageOf, nothing, problem, suggest, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
 import { passOn, sendForm } from "./scanner.js";
 import { command, pagesOf, pathOf } from "./server.js";
@@ -146,7 +146,7 @@ async function bookLine(state, line) {
     line.state = result === "APPLIED" || before === "sent" ? "booked" : "earlier";
   } catch ({ code, message, problem: said }) {
     const isRefused = said?.status < 500;
-    Object.assign(line, code === "ADJUSTMENT_ID_REUSED" ? { state: "earlier" } : { state: isRefused ? "open" : "sent", why: T.receive.failures[code] ?? message });
+    Object.assign(line, code === "ADJUSTMENT_ID_REUSED" ? { state: "earlier" } : { state: isRefused ? "open" : "sent", why: state.words.failures[code] ?? message });
   }
   if (line.state === "earlier") line.earlier = await bookedBefore(state, line).catch(() => []);
   keep(state);
@@ -207,10 +207,8 @@ function noteOf(state) {
   });
   const fieldOf = (name) =>
     html`<input type="text" name=${name} .value=${live(delivery[name])} maxlength=${name === "note" ? MOST_OF_NOTE : MOST_OF_PLACE} ?readonly=${isKnown} ?data-first=${name === first} autocomplete="off"
-      list=${name === "note" ? nothing : "places"} @input=${type} @scan=${name === "note" ? sendForm : hear}>`;
-  const places = (ownLocations() ?? about.locations).filter(Boolean);
-  return html`<form @submit=${go}>${kind.fields.map((name) => labelled(words[name], fieldOf(name)))}
-    <datalist id="places">${places.map((place) => html`<option value=${place}></option>`)}</datalist><button hidden></button></form>`;
+      list=${name === "note" ? nothing : "places"} @focus=${name === "note" ? undefined : suggest} @input=${type} @scan=${name === "note" ? sendForm : hear}>`;
+  return html`<form @submit=${go}>${kind.fields.map((name) => labelled(words[name], fieldOf(name)))}${locationsList()}<button hidden></button></form>`;
 }
 
 function scanOf(state) {
@@ -264,12 +262,12 @@ function whatCameOf(state, line) {
   const { delivery } = state;
   const { units } = line;
   const type = ({ target }) => {
-    const { valueAsNumber } = target;
-    line.units = Number.isInteger(valueAsNumber) && valueAsNumber >= 0 && valueAsNumber <= MOST_UNITS ? valueAsNumber : null;
+    const typed = wholeIn(target.value);
+    line.units = typed >= 0 && typed <= MOST_UNITS ? typed : null;
     if (!delivery.lines.includes(line)) delivery.lines.push(line);
     changed(DELIVERY, { delivery });
   };
-  return html`<input type="number" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(units ?? ""))} ?readonly=${isFixed(line)}
+  return html`<input type="text" inputmode="numeric" .value=${live(String(units ?? ""))} ?readonly=${isFixed(line)}
     aria-label=${state.words.unitsOf(called(delivery, line))} @input=${type} @change=${page.draw}>`;
 }
 

@@ -79,7 +79,7 @@ export async function change(key, words, work, question) {
       return true;
     } catch (error) {
       // Then the page shows the count that this waits for, or what someone else has changed.
-      if (["LEASED", "VERSION_CHANGED"].includes(error.code)) await readBack();
+      if (["LEASED", "VERSION_CHANGED", "BARCODES_CHANGED"].includes(error.code)) await readBack();
       (error.code?.endsWith("_REUSED") ? drop : fail)(draft);
       tell(T.failed(words, error.message), { isBad: true, fields: error.fields });
       return false;

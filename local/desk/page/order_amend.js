@@ -1,9 +1,9 @@
 // Changes of what an order contains: more and fewer units, other products and locations, all at once.
 import { about, may, ownLocations } from "./caller.js";
-import { locationName, signed } from "./format.js";
+import { locationName, signed, wholeIn } from "./format.js";
 import { EVERYWHERE, calledIn, movable, rejectionOf } from "./order_facts.js";
 import { choice, change, field, folded, form, html, messageOf, note, notesOf, nothing, repeat, units } from "./parts.js";
-import { draftOf } from "./drafts.js";
+import { changed, draftOf } from "./drafts.js";
 import { page, refuse } from "./messages.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
@@ -22,7 +22,7 @@ const placesOf = ({ items }) => [...new Set([...(ownLocations() ?? about.locatio
 const moves = (order, line) => placesOf(order).length > 1 && !line.fulfilled;
 
 // A number that is not typed yet changes nothing.
-const numberIn = (text, otherwise) => (text?.trim() ? Number(text) : otherwise);
+const numberIn = (text = "", otherwise) => (Number.isNaN(wholeIn(text)) ? otherwise : wholeIn(text));
 
 // The lines that differ from the order's as units that shall be open, and the differences in words. `typed` are the values of the fields that differ.
 function changesIn(order, typed) {
@@ -52,6 +52,8 @@ async function amend(command, names) {
   } catch (error) {
     const { code, problem = {} } = error;
     if (problem.shortages || problem.limits) error.message = T.refused(rejectionOf({ items: [], ...problem }, names), code);
+    // It is rejected for good, so the next attempt is another change.
+    if (problem.status === 409) changed(keyOf(command));
     throw error;
   }
 }

@@ -3,7 +3,8 @@ import { html, nothing, svg } from "lit-html";
 import { keyed } from "lit-html/directives/keyed.js";
 import { ref } from "lit-html/directives/ref.js";
 import { repeat as each } from "lit-html/directives/repeat.js";
-import { may } from "./caller.js";
+import { knownLocations, may, readLocations } from "./caller.js";
+import { number, wholeIn } from "./format.js";
 import { changed, draftOf, drop, idOf, isKept, isTyped } from "./drafts.js";
 import { change, idOfMessage, isWrong, messageOf, page, refuse } from "./messages.js";
 import { T } from "./texts.js";
@@ -95,17 +96,24 @@ export function table({ label, columns, rows, keyOf, classOf = ({ isGone }) => (
 export const labelled = (text, field) => html`<label><span>${text}</span>${field}</label>`;
 
 // An input of the form `key`. `properties` are those of its element, and `value` what it begins with. `faultOf(value)` says what is wrong with a value.
-export function field(key, name, text, { type = "text", value = "", required = true, min, max, maxLength, placeholder, inputMode, faultOf } = {}) {
+export function field(key, name, text, { value = "", required = true, maxLength, placeholder, inputMode, faultOf } = {}) {
   const wrong = isWrong(key, name);
   return labelled(
     text,
-    html`<input name=${name} type=${type} value=${value} ?required=${required} min=${min ?? nothing} max=${max ?? nothing}
+    html`<input name=${name} type="text" value=${value} ?required=${required}
       maxlength=${maxLength ?? nothing} placeholder=${placeholder ?? nothing} inputmode=${inputMode ?? nothing} .faultOf=${faultOf} autocomplete="off" aria-invalid=${wrong ? "true" : nothing} aria-describedby=${wrong ? idOfMessage(key) : nothing}>`,
   );
 }
 
-export function units(key, name, text, properties = {}) {
-  return field(key, name, text, { type: "number", min: 0, max: 1_000_000_000, ...properties });
+// What a field for a location suggests, with `list="places"` and `@focus=${suggest}`: the latter reads more of them.
+export const locationsList = () => html`<datalist id="places">${knownLocations().map((place) => html`<option value=${place}></option>`)}</datalist>`;
+export const suggest = () => readLocations().then(page.draw, () => undefined);
+
+// A whole number. Phones have a minus only on a keyboard of letters.
+export function units(key, name, text, { min = 0, max = 1_000_000_000, ...properties } = {}) {
+  const isWhole = (value) => wholeIn(value) >= min && wholeIn(value) <= max;
+  const faultOf = (value) => (value.trim() === "" || isWhole(value) ? "" : T.noWhole(value, number(min), number(max)));
+  return field(key, name, text, { inputMode: min < 0 ? "text" : "numeric", faultOf, ...properties });
 }
 
 // What the books keep of a change beside its numbers.
@@ -145,7 +153,7 @@ function fill({ elements }, typed) {
 
 // The fields as they are now: a change may have to wait.
 const valuesOf = ({ elements }) =>
-  Object.fromEntries([...elements].filter(({ type, checked }) => type !== "radio" || checked).map(({ name, value, valueAsNumber, checked, defaultValue }) => [name, { value, valueAsNumber, checked, defaultValue }]));
+  Object.fromEntries([...elements].filter(({ type, checked }) => type !== "radio" || checked).map(({ name, value, checked, defaultValue }) => [name, { value, valueAsNumber: wholeIn(value), checked, defaultValue }]));
 
 // A form whose button, or Enter, calls `send(fields, id)`. `send` returns whether it was done, and calls `change(key, ...)`.
 // `more` comes behind the button. A form or a button with another text is another element, so that a second Enter does not press it.

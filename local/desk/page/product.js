@@ -117,7 +117,8 @@ function changesOf(product, key, valuesIn) {
   return (fields) => {
     const words = T.product.change(inWords(product));
     const changed = Object.entries(valuesIn(fields)).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(product[name]));
-    const command = { action: "change", ...named(product), ...Object.fromEntries(changed) };
+    const seen = changed.some(([name]) => name === "barcodes") ? { ifBarcodes: product.barcodes } : {};
+    const command = { action: "change", ...named(product), ...Object.fromEntries(changed), ...seen };
     const outcome = changed.map(([name, value]) => T.product.changed[name](value)).join(", ");
     if (changed.length) return act(product, key, words, command, undefined, outcome);
     return refuse(key, T.product.same(words));
@@ -215,7 +216,7 @@ function lanesOf({ stockCount, inLanes, version, createdAt, changedBy, changedAt
 
 export function draw(found, state) {
   const product = { ...found, state };
-  const { productId, locationId, total, createdAt, purchaseLimit, limitGroup } = product;
+  const { productId, locationId, total, createdAt } = product;
   const title = nameIn(product) + atLocation(product);
   if (state.delisted) {
     const back = locationId ? link(nameIn(product), "product", productId) : link(T.nav.products, "products");
@@ -232,7 +233,7 @@ export function draw(found, state) {
       total && adjusts ? [transferOf(product, names), onTheWayOf(product, names)] : nothing,
       writes ? [html`<div class="cards">${limitsOf(product)}${saleOf(product)}</div>`, detailsOf(product)] : nothing,
       historyOf(product),
-      writes ? listing(productId, purchaseLimit && { purchaseLimit, limitGroup }) : nothing,
+      writes ? listing(productId) : nothing,
       lanesOf(product),
     ],
   };

@@ -4,7 +4,7 @@ import { draftOf, drop } from "./drafts.js";
 import { page } from "./messages.js";
 import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
 import { RefusedError, command, randomId } from "./server.js";
-import { numbersOf } from "./stock.js";
+import { isFarOff, numbersOf } from "./stock.js";
 import { T } from "./texts.js";
 
 const COUNT_SECONDS = 600; // how long orders wait at most
@@ -71,7 +71,8 @@ export function countOf(product) {
   const end = Number(begun.lease.expiresAt);
   const bookIt = (fields) => {
     const counted = fields.counted.valueAsNumber;
-    return change(KEY, T.count.book(number(counted), bookedAt(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])));
+    const question = isFarOff(begun.onHand, counted) ? { warning: T.count.farOff(number(begun.onHand)), yes: T.count.yesBook } : undefined;
+    return change(KEY, T.count.book(number(counted), bookedAt(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])), question);
   };
   const more = button(T.count.cancelButton, press(T.count.cancel, cancel));
   return card(

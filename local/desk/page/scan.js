@@ -3,7 +3,7 @@ import { live } from "lit-html/directives/live.js";
 import { cameraOf } from "./camera.js";
 import { may, ownLocations } from "./caller.js";
 import { draftOf, drop } from "./drafts.js";
-import { clock, itemsInWords, number } from "./format.js";
+import { clock, itemsInWords, number, wholeIn } from "./format.js";
 import { meaningOf } from "./meaning.js";
 import { changed, idOf, page, refuse, say } from "./messages.js";
 import { calledIn, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
@@ -207,8 +207,8 @@ function undo(order) {
 }
 
 function setUnits(order, line, field) {
-  const quantity = field.valueAsNumber;
-  const isValid = Number.isInteger(quantity) && quantity >= 0 && quantity <= line.quantity;
+  const quantity = wholeIn(field.value);
+  const isValid = quantity >= 0 && quantity <= line.quantity;
   if (!isValid) return reject(T.scan.wrongUnits(number(line.quantity), calledIn(order.names, line)));
   if (quantity !== packedOf(line)) add({ productId: line.productId, units: quantity - packedOf(line) });
   return say(KEY, `${T.scan.packed(number(quantity), number(line.quantity), calledIn(order.names, line))} ${toGo(order)}`);
@@ -218,7 +218,7 @@ function lineOf(order, line) {
   const name = calledIn(order.names, line);
   const units = packedOf(line);
   return html`<li class=${units === line.quantity ? "good" : ""}><label>
-    <input type="number" inputmode="numeric" min="0" max=${line.quantity} aria-label=${T.scan.unitsOf(name)} .value=${live(`${units}`)} @change=${({ target }) => setUnits(order, line, target)}>
+    <input type="text" inputmode="numeric" aria-label=${T.scan.unitsOf(name)} .value=${live(`${units}`)} @change=${({ target }) => setUnits(order, line, target)}>
     <b>${T.scan.of(number(line.quantity))}</b><div>${name}<small>${line.productId}</small></div></label></li>`;
 }
 

@@ -1,5 +1,5 @@
 // What the list of products and the page of one product share.
-import { inWords, locationName, money, number, priceFault, typedPrice, unitsOf } from "./format.js";
+import { age, inWords, locationName, money, number, priceFault, typedPrice, unitsOf } from "./format.js";
 import { change, field, folded, form, html, notesOf, svg, units } from "./parts.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
@@ -14,6 +14,12 @@ export function totalOf({ productId, places, ...sums }) {
   const { name, price } = places.find(({ locationId }) => !locationId) ?? {};
   return { ...added, name, price, ...sums, productId, places, status: BEST_FIRST.find((each) => places.some(({ status }) => status === each)) };
 }
+
+// How long ago a product was counted; empty if it never was. It counts as counted when it was listed.
+export const ageOfCount = ({ countedAt, createdAt }) => (countedAt === createdAt ? "" : age(countedAt));
+
+// Whether a count is so far from what the books expect that it may be a slip: by more than 20 units, and less than half or more than twice as many.
+export const isFarOff = (expected, units) => Math.abs(units - expected) > 20 && (units < expected / 2 || units > expected * 2);
 
 // A product, or its stock at one location, as commands name it.
 export const named = ({ productId, locationId }) => (locationId ? { productId, locationId } : { productId });
@@ -69,14 +75,14 @@ export const priceField = (key, units, text = T.product.price) =>
 
 export const priceIn = ({ price }) => (price.value.trim() ? { price: unitsOf(price.value) } : {});
 
-// Lists a new product, or a product at another location with the same limits for customers.
-export function listing(productId, limits = {}) {
+// Lists a new product, or a product at another location.
+export function listing(productId) {
   const { listNew, listThere, listButton, list, fields: texts } = T.allProducts;
   const key = `list ${productId ?? ""}`;
   const create = (fields) => {
     const product = productId ? { productId, ...notesOf(fields, ["locationId"]) } : { ...notesOf(fields, ["productId", "name"]), ...priceIn(fields) };
     const stock = { openingStock: fields.openingStock.valueAsNumber, lowStockThreshold: fields.lowStockThreshold.valueAsNumber };
-    return change(key, list(inWords(product)), () => carryOut({ action: "create", ...product, ...stock, ...limits }));
+    return change(key, list(inWords(product)), () => carryOut({ action: "create", ...product, ...stock }));
   };
   const details = [field(key, "productId", texts.id), field(key, "name", texts.name, { required: false, maxLength: 200 }), priceField(key, undefined, texts.price)];
   const where = field(key, "locationId", texts.locationId, { maxLength: 32 });

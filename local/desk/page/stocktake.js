@@ -1,10 +1,11 @@
 // The report of a stocktake: what was counted, by whom, and how it differs from the books, and what was not counted. Address: #/stocktake/<name>.
 import { saveRows } from "./csv.js";
-import { age, locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { locationName, moment, nameOf, number, person, signed } from "./format.js";
 import { page } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, facts, hint, hrefOf, html, link, problem, sortChoice, sorted, table } from "./parts.js";
 import { pagesOf } from "./server.js";
+import { ageOfCount } from "./stock.js";
 import { T } from "./texts.js";
 
 const [MOST_PAGES, MOST_PAGES_DUE] = [50, 5]; // of counts, and of products at a place that were not counted
@@ -41,6 +42,7 @@ const madeAt = ({ countedAt, appliedAt }) => countedAt ?? appliedAt;
 const expectedOf = ({ counted, delta }) => counted - delta;
 
 export async function read([name = ""], state) {
+  if (!name.trim()) throw new Error(T.stocktake.noReport);
   const { counts, isAll } = await countsOf(name);
   state.isLong = counts.length > MOST_FOLLOWED;
   const since = counts.map(madeAt).sort()[0];
@@ -86,7 +88,7 @@ function missingOf({ missing, areAllMissing }, names) {
   const columns = [
     { text: T.order.product, kind: "wide", cell: ({ productId }) => html`<div>${nameOf(names, productId)}<small>${productId}</small></div>` },
     { text: T.order.location, kind: "two", cell: (row) => locationName(row) },
-    { text: T.stocktake.lastCounted, kind: "amount", cell: ({ countedAt }) => age(countedAt) },
+    { text: T.stocktake.lastCounted, kind: "amount", cell: (row) => ageOfCount(row) || T.stocktake.never },
   ];
   const keyOf = ({ productId, locationId = "" }) => `${productId}#${locationId}`;
   const list = missing.length ? table({ label: T.stocktake.missing, columns, rows: missing, keyOf }) : hint(T.stocktake.noneMissing);
@@ -102,7 +104,7 @@ export function draw(found, state, [name = ""]) {
     page.draw();
   };
   const rows = sorted(counts, columns, sort);
-  const unknown = missing.map(({ productId, locationId = "", countedAt }) => [productId, nameOf(names, productId), locationId, "", "", "", "", countedAt, "", ""]);
+  const unknown = missing.map(({ productId, locationId = "", ...row }) => [productId, nameOf(names, productId), locationId, "", "", "", "", ageOfCount(row) && row.countedAt, "", ""]);
   const save = () => saveRows([CSV, ...counts.map(cellsOf(names)), ...unknown], name);
   const keyOf = ({ productId, locationId = "", adjustmentId }) => `${productId}#${locationId} ${adjustmentId}`;
   const list = rows.length ? html`${sortChoice(columns, sort, onSort)}${table({ label: T.stocktake.counted, columns, rows, keyOf, sort, onSort })}` : hint(T.stocktake.noCounts);

@@ -120,7 +120,7 @@ export function draw(_, state) {
   const shelf = html`<fieldset><legend>${T.try.product}</legend>
     ${rows.length ? html`<ul class="shelf">${repeat(rows, keyOf, productOf)}</ul>` : hint(T.try.noProducts)}</fieldset>`;
   const quantity = units("place", "quantity", T.try.quantity, { value: 1, min: 1, max: 1_000_000 });
-  const hold = field("place", "hold", T.try.hold, { type: "number", required: false, min: 60, max: 604_800, placeholder: T.try.asSet });
+  const hold = units("place", "hold", T.try.hold, { required: false, min: 60, max: 604_800, placeholder: T.try.asSet });
   const placed = form("place", { text: T.try.place, kind: "primary", send: place(state) }, shelf, quantity, hold, checkbox("wait", T.try.wait, { checked: true }));
   const orders = [...state.orders.values()].reverse();
   const listed = orders.length ? html`<ol class="tried">${repeat(orders, ({ orderId }) => orderId, (order) => orderOf(state, order))}</ol>` : hint(T.try.noOrders);

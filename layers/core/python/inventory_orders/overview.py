@@ -36,15 +36,10 @@ _LATE = timedelta(days=7)
 def store_overview(client: RetryingClient, deadline: Deadline) -> SweepReport:
     """Store the levels of products in lanes, and the counts of orders that need attention."""
     report = SweepReport()
-    with report.noting_errors():
-        check_time(deadline)
-        at, counts = timestamp(client.clock.now()), _count_orders(client, deadline)
-        client.call(partial(write_swept, client.store, TODAY, at, counts), deadline)
-    with report.noting_errors():
-        _end_transfers(client, deadline)
-    # With many products in lanes, this may take long.
-    with report.noting_errors():
-        sweep_levels(client, deadline)
+    # With many products in lanes, the last one may take long.
+    for part in (_count_orders, _end_transfers, sweep_levels):
+        with report.noting_errors():
+            part(client, deadline)
     return report
 
 
@@ -64,8 +59,10 @@ def _end_transfers(client: RetryingClient, deadline: Deadline) -> None:
                 )
 
 
-def _count_orders(client: RetryingClient, deadline: Deadline) -> dict[str, Any]:
+def _count_orders(client: RetryingClient, deadline: Deadline) -> None:
     """Count the first orders of each list, with the oldest time, and those to ship that lack units."""
+    check_time(deadline)
+    at = timestamp(client.clock.now())
     late = timestamp(client.clock.now() - _LATE)
     lists = {
         "toShip": OrderFilter(status=OrderStatus.CONFIRMED),
@@ -93,4 +90,5 @@ def _count_orders(client: RetryingClient, deadline: Deadline) -> dict[str, Any]:
     shorts = [shown["missing"] for _, shown in orders if "missing" in shown]
     # If an order lacks a product at two locations, the product counts once.
     missing = Counter(p for some in shorts for p in {short["productId"] for short in some})
-    return counts | {"blocked": len(shorts), "missing": dict(missing.most_common())}
+    counts |= {"blocked": len(shorts), "missing": dict(missing.most_common())}
+    client.call(partial(write_swept, client.store, TODAY, at, counts), deadline)

@@ -35,37 +35,41 @@ def find_scanned(request: Request, caller: Caller) -> HttpAnswer:
     if not given.strip() or len(given) > _MOST_CHARACTERS:
         raise malformed("scan", f"send what was scanned, in 1 to {_MOST_CHARACTERS:,} characters")
     scan, (client, deadline) = read_scan(given), reading()
-    found = next(_meanings(scan, caller, client, deadline), None)
-    if found is None:
-        raise _unknown(scan)
     more = {"count": scan.count if scan.count > 1 else None, "elements": scan.elements or None}
+    found = next(_meanings(scan, caller, client, deadline))
     return HttpAnswer(200, drop_none({**found, **scan.said, **more}))
 
 
 def _meanings(
     scan: Scan, caller: Caller, client: RetryingClient, deadline: Deadline
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield what a scan may mean, the most likely first. Each takes a read."""
+    """Yield what a scan may mean, the most likely first. Each takes a read.
+
+    Raises:
+        ProblemError: It means nothing else, or two products.
+    """
     listed = find_listed(scan, client, deadline)
     if len(listed) > 1:
-        rows = [_of_listed(scan, row) for row in listed]
-        detail = "this is both an EAN-8 and a UPC-E, of different products; choose one"
-        raise ProblemError(409, "AMBIGUOUS_BARCODE", detail, {"products": rows})
+        raise ProblemError(
+            *(409, "AMBIGUOUS_BARCODE"),
+            "this is both an EAN-8 and a UPC-E, of different products; choose one",
+            {"products": [_of_listed(scan, row) for row in listed]},
+        )
     yield from (_of_listed(scan, row) for row in listed)
     for product_id in _ids(scan.text, "productId"):
         if client.call(partial(client.store.get_product, product_id), deadline) is not None:
             yield {"productId": product_id, "units": 1}
     if caller.has_any("orders.read"):
         yield from _orders(scan, caller, client, deadline)
+    raise _unknown(scan)
 
 
 def find_listed(scan: Scan, client: RetryingClient, deadline: Deadline) -> list[Row]:
     """Read the rows of the listed codes in a scan: one, two if the scan is an EAN-8 and a UPC-E, or none."""
-
-    def read(code: str) -> Row | None:
-        return client.call(partial(client.store.get_barcode, code), deadline)
-
-    rows = [row for row in client.side_by_side(read, scan.codes) if row]
+    found = client.side_by_side(
+        lambda code: client.call(partial(client.store.get_barcode, code), deadline), scan.codes
+    )
+    rows = [row for row in found if row]
     as_sent = [row for row in rows if row["code"] == scan.text]
     return as_sent or list({(row["productId"], row["units"]): row for row in rows}.values())
 
@@ -103,7 +107,10 @@ def _ids(text: str, kind: str) -> Iterator[str]:
 
 
 def _unknown(scan: Scan) -> ProblemError:
-    code, detail = "UNKNOWN_BARCODE", "nothing has this code; add it to the barcodes of its product"
+    code, detail = (
+        "UNKNOWN_BARCODE",
+        "no product or order has this code; if it is on goods, add it to the barcodes of their product, or enter the product's id",
+    )
     if scan.item_number is not None:
         code, detail = (
             "VARIABLE_MEASURE",
@@ -115,5 +122,4 @@ def _unknown(scan: Scan) -> ProblemError:
             f"the check digit of {scan.bad_gtin} is wrong; scan it again",
         )
     reference = next(_ids(scan.sscc or scan.text, "note"), None)
-    more = {"itemNumber": scan.item_number, "reference": reference}
-    return ProblemError(404, code, detail, more)
+    return ProblemError(404, code, detail, {"itemNumber": scan.item_number, "reference": reference})

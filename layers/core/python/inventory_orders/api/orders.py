@@ -43,7 +43,7 @@ from inventory_orders.domain.rejection import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.engine.outcomes import CommitReport, UnsuccessfulError
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
@@ -60,7 +60,7 @@ from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists, movements
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
-from inventory_orders.store.rows import order_row
+from inventory_orders.store.rows import drop_none, order_row
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
@@ -96,13 +96,12 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     document = request.json()
     process = runtime.process()
     defaults = process.hold_seconds, process.locations
-    request_id = None if request.wait_seconds is None else request.context.aws_request_id
-    placed_by = caller.name if caller.customer is None else None
     order = order_in(
         *(document, None, *defaults),
+        request_id="" if request.wait_seconds is None else request.context.aws_request_id,
+        # Customers have no name.
+        placed_by=caller.name,
         whole="the body",
-        request_id=request_id,
-        placed_by=placed_by or None,
         counts_users=process.counts_users,
     )
     check_path_can_name("orderId", order.order_id)
@@ -133,8 +132,10 @@ def _check_fields_of_customer(document: dict[str, Any]) -> None:
     process = runtime.process()
     hold, longest = document.get("holdSeconds"), process.hold_seconds
     if hold is not None and longest is not None and hold > longest:
-        what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
-        raise _for_operators("holdSeconds", what)
+        raise _for_operators(
+            "holdSeconds",
+            f"customers may hold stock for at most {longest} seconds; lower it, or leave it out",
+        )
     reserved = ("attributes", "locations", "split", "buyers", "reference", "reason")
     given = {name: name for name in document if name in reserved}
     given |= {
@@ -226,8 +227,7 @@ def _seconds_beyond_wait(report: CommitReport) -> int:
 
 def _sender(order: Order) -> dict[str, str]:
     """The attributes of an order's message."""
-    given = {"requestId": order.request_id, "placedBy": order.placed_by}
-    return {name: text for name, text in given.items() if text is not None}
+    return drop_none({"requestId": order.request_id, "placedBy": order.placed_by})
 
 
 def _send(queue: Queue, body: str, sender: Mapping[str, str], group: str, request: Request) -> None:
@@ -235,8 +235,11 @@ def _send(queue: Queue, body: str, sender: Mapping[str, str], group: str, reques
     calls = SqsCalls(queue, runtime.end_of(request.context))
     if not calls.send_one(body, attributes(**sender), group):
         log_queue_errors(calls.errors)
-        detail = "the request was not accepted; send the same request again"
-        raise ProblemError(503, "QUEUE_UNAVAILABLE", detail, retry_after=1)
+        raise ProblemError(
+            *(503, "QUEUE_UNAVAILABLE"),
+            "the request was not accepted; send the same request again",
+            retry_after=1,
+        )
 
 
 def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
@@ -272,8 +275,11 @@ def _answer_of(
     """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
-        why = f"{_why(record, rejection)}. This is final: place another order under a new orderId"
-        return ProblemError(409, str(record.reason), why, {"order": shown}).answer
+        return ProblemError(
+            *(409, str(record.reason)),
+            f"{_why(record, rejection)}. This is final: place another order under a new orderId",
+            {"order": shown},
+        ).answer
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller, shown)}
     # An equal request may have come at the same time, so the row says which one placed the order.
     is_new = record.request_id == order.request_id and record.status == OrderStatus.PENDING
@@ -336,13 +342,8 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The query is invalid, or the orders cannot be read.
     """
-    query = request.query
-    wanted, limit = _filter_in(query, caller), limit_of(query)
-    if (location_id := location_in(query)) is not None:
-        caller.check_works_at(location_id)
-    # The index of late payments does not contain locations.
-    if caller.locations is not None and not wanted.paid_late:
-        wanted = replace(wanted, seen_at=tuple(sorted(caller.locations)))
+    query, limit = request.query, limit_of(request.query)
+    wanted = _filter_in(query, caller)
     is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
     complete = (
@@ -379,8 +380,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         return {"orders": [shown for _, shown in orders], "unreadable": unreadable}, following
 
     # No user id begins with #.
-    name = f"#{wanted}" if wanted.user_id is None else wanted.user_id
-    answer = answer_with_page(name, query, read_page, deadline)
+    answer = answer_with_page(wanted.user_id or f"#{wanted}", query, read_page, deadline)
     return replace(answer, document={**answer.document, **complete})
 
 
@@ -388,66 +388,70 @@ def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
     """Read from a query which orders to list.
 
     Raises:
-        InvalidMessageError: The query is not valid, or lists orders that the caller may not see.
+        InvalidMessageError: The query is not valid.
+        ProblemError: It lists orders that the caller may not see.
     """
-    user_id, status = query.get("userId", caller.customer), query.get("status")
-    location_id, times = location_in(query), times_in(query)
+    user_id, location_id = query.get("userId", caller.customer), location_in(query)
     if user_id is not None:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
-    _check_kind(query, user_id)
-    _check_status(query)
-    wanted = lists.OrderFilter(user_id, status, "latePayment" in query, **times)
-    if "reference" in query:
-        return replace(wanted, reference=checked_id("reference", query["reference"], "note"))
-    if "productId" in query:
-        product_id = checked_id("productId", query["productId"])
-        return replace(wanted, product_key=stock_key(product_id, location_id or DEFAULT_LOCATION))
-    if not (user_id or status or wanted.paid_late):
-        others = "userId, status, reference, productId or latePayment=true"
-        raise malformed("userId", f"is missing; send {others}")
-    return replace(wanted, location_id=location_id)
+    if location_id is not None:
+        caller.check_works_at(location_id)
+    _check_filters(query, user_id)
+    note, product_id = query.get("reference"), query.get("productId")
+    if product_id is not None:
+        product_id = stock_key(checked_id("productId", product_id), location_id or DEFAULT_LOCATION)
+    # The index of late payments does not contain locations.
+    sees_all = caller.locations is None or "latePayment" in query
+    return lists.OrderFilter(
+        user_id,
+        query.get("status"),
+        "latePayment" in query,
+        location_id=location_id if product_id is None else None,
+        seen_at=None if sees_all else tuple(sorted(caller.locations or ())),
+        reference=None if note is None else checked_id("reference", note, "note"),
+        product_key=product_id,
+        **times_in(query),
+    )
 
 
-# Lists for operators, and the parameters, besides `userId`, that do not apply to them.
-_EXCLUDED = {
-    "latePayment": ("status", "locationId", "reference", "productId"),
-    "reference": ("locationId", "productId"),
-    "productId": (),
+_SELECTING = ("userId", "status", "latePayment", "reference", "productId")
+"""The parameters that select orders. Each list needs one of them."""
+
+# The parameters for operators, and `locationId`, with what they do not go with.
+_NOT_WITH = {
+    "latePayment": ("userId", "status", "locationId", "reference", "productId"),
+    "reference": ("userId", "locationId", "productId", "status=REJECTED"),
+    "productId": ("userId", "status=REJECTED"),
+    "locationId": ("status=REJECTED",),
 }
 
-_NOT_OF_REJECTED = ("locationId", "reference", "productId")
 
+def _check_filters(query: Mapping[str, str], user_id: str | None) -> None:
+    """Check that a query selects orders, and that its parameters go together.
 
-def _check_status(query: Mapping[str, str]) -> None:
+    Raises:
+        InvalidMessageError: They do not, or the stage does not record what is asked for.
+    """
     status = query.get("status")
     if status not in (None, *OrderStatus):
         raise malformed("status", f"must be one of {', '.join(OrderStatus)}")
-    excluded = next((name for name in _NOT_OF_REJECTED if name in query), None)
-    if status == OrderStatus.REJECTED and excluded is not None:
-        raise malformed(excluded, "does not apply to rejected orders; leave it out")
-
-
-def _check_kind(query: Mapping[str, str], user_id: str | None) -> None:
-    """Check that a query's parameters can be combined.
-
-    Raises:
-        InvalidMessageError: They cannot, or the stage does not record what is asked for.
-    """
-    for name in (each for each in _EXCLUDED if each in query):
-        if user_id is not None or not query.keys().isdisjoint(_EXCLUDED[name]):
-            others = ", ".join(("userId", *_EXCLUDED[name]))
-            raise malformed(name, f"is for operators, and does not go with {others}")
-        if name == "latePayment" and query[name] != "true":
-            raise malformed(name, "must be true, or left out")
-        if name != "latePayment" and not runtime.process().has_movements:
+    given = {*query, f"status={status}", *(() if user_id is None else ("userId",))}
+    if given.isdisjoint(_SELECTING):
+        raise malformed("userId", f"is missing; send one of {', '.join(_SELECTING)}")
+    for name in (each for each in _NOT_WITH if each in query):
+        if not given.isdisjoint(_NOT_WITH[name]):
+            operators = "" if name == "locationId" else "is for operators, and "
+            raise malformed(name, f"{operators}does not go with {', '.join(_NOT_WITH[name])}")
+        if name in ("reference", "productId") and not runtime.process().has_movements:
             raise malformed(name, "does not work while the setting movements is off; leave it out")
+    if query.get("latePayment", "true") != "true":
+        raise malformed("latePayment", "must be true, or left out")
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
     """Count how many orders fit on a page with at most `_MOST_PRODUCTS` different products. The first one always fits."""
-    products = ({line.key for line in order.lines} for order in orders)
-    so_far = accumulate(products, or_)
+    so_far = accumulate(({line.key for line in order.lines} for order in orders), or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))
 
 
@@ -457,20 +461,35 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The order was not changed.
     """
-    document = command_of(request, caller, "change_orders", action)
-    command = order_command(document, runtime.process().terms)
+    command = order_command(
+        command_of(request, caller, "change_orders", action), runtime.process().terms
+    )
     if caller.locations is not None:
         _check_lines(command, caller)
-    outcome = direct.carry_out(command, request.context)
+    return _answer_to(command, direct.carry_out(command, request.context), caller)
+
+
+def _answer_to(command: OrderCommand, outcome: ChangeOutcome, caller: Caller) -> HttpAnswer:
+    """Answer a command on an order.
+
+    Raises:
+        InventoryOrdersError: The order was not changed. Customers are not told how many units there are, nor who changed it.
+    """
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
         raise _unknown_order(command.order_id)
     if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED):
         raise UnsuccessfulError(outcome)
     answer = direct.of_command(command, outcome, *reading())
-    if outcome.kind is Outcome.REJECTED:
-        outcome = replace(outcome, detail=answer["message"])
-        raise UnsuccessfulError(outcome, {"earlierStep": answer.get("earlierStep")})
-    return HttpAnswer(200, answer)
+    if (rejection := outcome.rejection) is None:
+        return HttpAnswer(200, answer)
+    reason, words, details = rejection.reason, rejection.words, direct.of_details(rejection)
+    _hide_details(details, caller)
+    if reason.for_customers:
+        words = f"{_why(rejection, rejection)}. This is final: send another amend with a new stepId"
+    elif caller.customer is None:
+        words, details = answer["message"], {"earlierStep": answer.get("earlierStep")}
+    status = 409 if reason.for_customers else reason.http_status
+    raise ProblemError(status, reason, words, details)
 
 
 def amend_order(request: Request, caller: Caller) -> HttpAnswer:
@@ -490,18 +509,13 @@ def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     report = _decide(command, runtime.deadline(request.context))
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.RETURNED and may_be_sent:
-        body = json.dumps(document, separators=(",", ":"))
-        _send(process.express_queue, body, {}, command.order_id, request)
+        _send(process.express_queue, json.dumps(document), {}, command.order_id, request)
         return _accepted(command.order_id, _seconds_beyond_wait(report) or 1)
-    if outcome.rejection is not None:
-        raise _not_amended(command, outcome.rejection, caller)
-    if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
-        raise UnsuccessfulError(outcome)
-    return HttpAnswer(200, direct.of_command(command, outcome, *reading()))
+    return _answer_to(command, outcome, caller)
 
 
 def _prepare_for_customer(document: dict[str, Any], caller: Caller) -> bool:
-    """Check that a customer may send an amend. Returns whether the order is unpaid.
+    """Check that a customer may send an amend. Returns whether it may go to a queue.
 
     A queue does not know who sent it, so the version ensures that the order is unpaid when it is amended.
 
@@ -512,19 +526,8 @@ def _prepare_for_customer(document: dict[str, Any], caller: Caller) -> bool:
     order = direct.read_order(document["orderId"], *reading())
     if order is None or order.user_id is None or not caller.acts_for(order.user_id):
         raise _unknown_order(document["orderId"])
-    document.setdefault("ifVersion", order.version)
-    return order.status == OrderStatus.PENDING
-
-
-def _not_amended(command: OrderCommand, rejection: Rejection, caller: Caller) -> Exception:
-    """Build the answer to an amend that was rejected."""
-    reason, details = rejection.reason, direct.of_details(rejection)
-    if reason is RejectionReason.UNKNOWN_ORDER:
-        return _unknown_order(command.order_id)
-    _hide_details(details, caller)
-    words = _why(rejection, rejection) if reason.for_customers else rejection.words
-    status = 412 if reason is RejectionReason.VERSION_CHANGED else 409
-    return ProblemError(status, reason, f"{words}. The order stays as it was", details)
+    is_known = document.setdefault("ifVersion", order.version) <= order.version
+    return is_known and order.status == OrderStatus.PENDING
 
 
 def _check_lines(command: OrderCommand, caller: Caller) -> None:

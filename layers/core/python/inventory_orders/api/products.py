@@ -41,6 +41,7 @@ from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
     read_all,
+    read_rows,
 )
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
@@ -49,9 +50,9 @@ from inventory_orders.lanes.levels import (
     ALL_LANES,
     StockLevel,
     estimate_levels,
+    lent_products,
     list_levels,
     read_levels,
-    read_rows,
 )
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists, movements
@@ -110,13 +111,15 @@ def _named_products(query: Mapping[str, str]) -> HttpAnswer:
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
     levels, found, remaining = _read(ids, runtime.process().eventual_client)
     known = {*levels, *found.unreadable, *remaining}
-    answer = {
-        "products": [shown_product(levels[each]) for each in ids if each in levels],
-        "unknown": [each for each in ids if each not in known],
-        "unreadable": [each for each in ids if each in found.unreadable],
-        "remaining": remaining,
-    }
-    return HttpAnswer(200, answer)
+    return HttpAnswer(
+        200,
+        {
+            "products": [shown_product(levels[each]) for each in ids if each in levels],
+            "unknown": [each for each in ids if each not in known],
+            "unreadable": [each for each in ids if each in found.unreadable],
+            "remaining": remaining,
+        },
+    )
 
 
 def _found_products(query: Mapping[str, str]) -> HttpAnswer:
@@ -131,15 +134,18 @@ def _found_products(query: Mapping[str, str]) -> HttpAnswer:
     def read_page(after: lists.ListPosition | None) -> Listed:
         places, last = [lists.ListPosition("", row["productId"]) for row in listed], None
         if not listed:
-            listing = partial(lists.search_products, client.store, wanted, limit, after)
-            places, last = client.call(listing, deadline)
+            places, last = client.call(
+                partial(lists.search_products, client.store, wanted, limit, after), deadline
+            )
         ids = [place.id for place in places]
         levels, found, remaining = _read(ids, runtime.process().eventual_client)
         if remaining:
             last = places[-len(remaining) - 1]
-        products = [shown_product(levels[place.id]) for place in places if place.id in levels]
-        unreadable = [place.id for place in places if place.id in found.unreadable]
-        return {"products": products, "unreadable": unreadable}, last
+        products = [shown_product(levels[each]) for each in ids if each in levels]
+        return {
+            "products": products,
+            "unreadable": [each for each in ids if each in found.unreadable],
+        }, last
 
     return answer_with_page(name, query, read_page, deadline)
 
@@ -161,7 +167,12 @@ def _read(
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
-    return {each: _of_product(each, levels) for each in ids if each in levels}, found, remaining
+    by_product = {
+        each: [levels[key] for key in (each, *levels[each].product.place_keys) if key in levels]
+        for each in ids
+        if each in levels
+    }
+    return by_product, found, remaining
 
 
 def _read_rows(
@@ -178,11 +189,6 @@ def _read_rows(
         found.unreadable.pop(each, None)
     found.add(read_all(client, [*chain.from_iterable(places[:fitting])], deadline, CommitStats()))
     return found, remaining
-
-
-def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[StockLevel]:
-    keys = (product_id, *levels[product_id].product.place_keys)
-    return [levels[key] for key in keys if key in levels]
 
 
 def get_stock(request: Request, caller: Caller) -> HttpAnswer:
@@ -248,8 +254,7 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    query = request.query
-    location_id = location_in(query)
+    query, limit, location_id = request.query, limit_of(request.query), location_in(request.query)
     status = query.get("status", "ACTIVE")
     if status not in tuple(ProductStatus):
         raise InvalidMessageError(
@@ -257,7 +262,6 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
         )
     if query.get("inLanes", "true") != "true":
         raise malformed("inLanes", "must be true, or left out")
-    limit = limit_of(query)
     _, deadline = reading()
     # These are estimates, so they may be a moment old.
     client, locations = runtime.process().eventual_client, runtime.process().locations
@@ -267,16 +271,9 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
         return location_id in (None, there) and caller.works_at(there)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        if "status" in query:
-            listing = partial(lists.list_entries, client.store, BY_LEVEL, status, limit, after)
-            rows, last = client.call(listing, deadline)
-            found = read_all(client, [row["productId"] for row in rows], deadline, CommitStats())
-        else:
-            every = partial(lists.list_products, client.store, limit, after)
-            found, last = client.call(every, deadline)
+        found, last = _rows_to_list(query, limit, after, deadline)
         # Only the pages show which lane has how many units.
-        estimate = estimate_levels if "inLanes" in query else list_levels
-        levels = estimate(client, found, deadline)
+        levels = (estimate_levels if "inLanes" in query else list_levels)(client, found, deadline)
         shown = [
             shown_level(level, locations)
             for level in levels.values()
@@ -289,7 +286,26 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
         return {"products": shown, "unreadable": unreadable}, last
 
     # No user id begins with #.
-    return answer_with_page(f"#STOCK {query.get('status', '')}", query, read_page, deadline)
+    name = f"#STOCK {'inLanes' in query} {query.get('status', '')}"
+    return answer_with_page(name, query, read_page, deadline)
+
+
+def _rows_to_list(
+    query: Mapping[str, str], limit: int, after: lists.ListPosition | None, deadline: Deadline
+) -> tuple[Snapshot, lists.ListPosition | None]:
+    """Read the rows on a page of the list of stock, and where the next page begins."""
+    client, keys, last = runtime.process().eventual_client, list[str](), None
+    if "inLanes" in query:
+        lent = lent_products(client, deadline)
+        keys = [key for key in lent if after is None or key > after.id][:limit]
+        last = lists.ListPosition("", keys[-1]) if keys and keys[-1] < lent[-1] else None
+    elif "status" in query:
+        by_level = partial(lists.list_entries, client.store, BY_LEVEL, query["status"])
+        rows, last = client.call(partial(by_level, limit, after), deadline)
+        keys = [row["productId"] for row in rows]
+    else:
+        return client.call(partial(lists.list_products, client.store, limit, after), deadline)
+    return read_all(client, keys, deadline, CommitStats()), last
 
 
 def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
@@ -303,8 +319,9 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
     client, deadline = reading()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        listing = partial(lists.list_adjustments, client.store, key, limit, after)
-        rows, last = client.call(listing, deadline)
+        rows, last = client.call(
+            partial(lists.list_entries, client.store, None, key, limit, after), deadline
+        )
         if not rows and after is None:
             # Every product has at least its opening adjustment.
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
@@ -314,23 +331,19 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _shown_adjustment(row: Row) -> direct.Answer:
-    shown = {name: row[name] for name in _ADJUSTMENT if name in row}
-    if "transferWith" in row:
-        shown["transferWith"] = location_of(row["transferWith"])
-    return shown
+    return {
+        name: location_of(row[name]) if name == "transferWith" else row[name]
+        for name in _ADJUSTMENT
+        if name in row
+    }
 
 
 _ADJUSTMENT = (
+    # Before its first count, a product was counted when it was created.
+    "createdAt",
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "countedAt", "actor", "reference"),
-    *(
-        "sentTo",
-        "comment",
-        "scanned",
-        "productCreatedAt",
-        "productVersion",
-        "rejected",
-        "shortages",
-    ),
+    *("sentTo", "comment", "scanned", "productCreatedAt", "productVersion", "rejected"),
+    *("shortages", "transferWith"),
 )
 
 
@@ -342,20 +355,17 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     """
     key, limit, times = _key_in(request), limit_of(request.query), times_in(request.query)
     caller.check_works_at(location_of(key))
-    client, deadline = reading()
-    has_movements = runtime.process().has_movements
+    (client, deadline), recorded = reading(), runtime.process().has_movements
+    until = (
+        client.call(partial(movements.complete_until, client.store), deadline) if recorded else None
+    )
+    listing = partial(movements.list_history, client.store, key, limit, has_movements=recorded)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        found = client.call(
-            lambda: movements.list_history(
-                client.store, key, limit, after, has_movements=has_movements, **times
-            ),
-            deadline,
-        )
-        if not (found.entries or after or times):
+        rows, last = client.call(partial(listing, after, **times), deadline)
+        if not (rows or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
-        entries = [*map(shown_change, found.entries)]
-        return {"entries": entries, "completeUntil": found.complete_until}, found.after
+        return {"entries": [*map(shown_change, rows)], "completeUntil": until}, last
 
     return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)
 
@@ -367,8 +377,9 @@ def list_transfers(_: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: DynamoDB failed.
     """
     client, deadline = reading()
-    read = partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side)
-    found, complete_since = client.call(read, deadline)
+    found, complete_since = client.call(
+        partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side), deadline
+    )
     transfers = [
         each
         for each, _ in found
@@ -385,14 +396,21 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
     """
     query, limit, stocktake = request.query, limit_of(request.query), request.query.get("reference")
     client, deadline = reading()
-    due = BY_COUNT, location_in(query) or DEFAULT_NAME
-    index, key = (BY_STOCKTAKE, stocktake.casefold()) if stocktake else due
+    index, key = (
+        (BY_STOCKTAKE, stocktake.casefold())
+        if stocktake
+        else (BY_COUNT, location_in(query) or DEFAULT_NAME)
+    )
     listing = partial(lists.list_entries, client.store, index, key, limit)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         rows, last = client.call(partial(listing, after), deadline)
-        seen = (row for row in rows if caller.works_at(location_of(row["productId"])))
-        return {"counts": [public_key(r["productId"]) | _shown_adjustment(r) for r in seen]}, last
+        counts = [
+            public_key(row["productId"]) | _shown_adjustment(row)
+            for row in rows
+            if caller.works_at(location_of(row["productId"]))
+        ]
+        return {"counts": counts}, last
 
     return answer_with_page(f"#COUNTS {index.name} {key}", query, read_page, deadline)
 

@@ -169,12 +169,9 @@ class HttpAnswer:
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
         """Answer with a document, or with 304 if the caller already has this state of it (`If-None-Match`)."""
-        headers = {"ETag": etag}
-        given = request.headers.get("if-none-match", "")
-        known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
-        if known & {etag, "*"}:
-            return cls(304, headers=headers)
-        return cls(200, document, headers)
+        given = request.headers.get("if-none-match", "").split(",")
+        is_known = not {etag, "*"}.isdisjoint(tag.strip().removeprefix("W/") for tag in given)
+        return cls(304 if is_known else 200, {} if is_known else document, {"ETag": etag})
 
 
 class ProblemError(InventoryOrdersError):
@@ -237,16 +234,20 @@ def problem_of(error: OutcomeError) -> ProblemError:
             reason = RejectionReason.__members__.get(code)
             return ProblemError(reason.http_status if reason else 409, code, detail, more)
         case Outcome.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
-            detail = "a stored item is unreadable; an operator has to repair it"
-            return ProblemError(500, code, detail, more)
+            return ProblemError(
+                *(500, code, "a stored item is unreadable; an operator has to repair it", more)
+            )
         case Outcome.RETURNED:
             # Callers do not need to see DynamoDB's messages.
             why = _CAUSES.get(code, "the service could not answer in time")
             seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same request again", more, seconds)
         case Outcome.UNAVAILABLE:
-            detail = "the service cannot use its tables; an operator has to repair this"
-            return ProblemError(500, "UNAVAILABLE", detail, more)
+            return ProblemError(
+                *(500, "UNAVAILABLE"),
+                "the service cannot use its tables; an operator has to repair this",
+                more,
+            )
         case Outcome.APPLIED | Outcome.REPLAYED:
             raise ValueError(f"{outcome.kind} is a success, not an error")
         case unknown:
@@ -342,9 +343,8 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     Raises:
         InvalidMessageError: The cursor does not belong to this list.
     """
-    if "cursor" not in query:
+    if (cursor := query.get("cursor")) is None:
         return None
-    cursor = query["cursor"]
     with suppress(ValueError):
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         length, _, both = raw[_DIGEST:].decode().partition(" ")
@@ -365,32 +365,21 @@ def answer_with_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> HttpAnswer:
-    """Answer with a page of a list. The page may be empty although more entries follow, if there was too little time to find any.
+    """Answer with the next page of a list that has entries. It may be empty although more follow, if there was too little time.
 
     Args:
         list_name: The name of the list, as for `encode_cursor`.
         query: The query, with a cursor unless the first page is requested.
         read: Reads the page after a position.
-        deadline: The end of the time for reading.
+        deadline: The end of the time for reading. A page is only skipped in its first half.
 
     Raises:
         InvalidMessageError: The cursor does not belong to this list.
     """
-    shown, after = filled_page(place_after(list_name, query), read, deadline)
-    following = {} if after is None else {"next": encode_cursor(list_name, after)}
-    return HttpAnswer(200, shown | following)
-
-
-def filled_page(
-    after: ListPosition | None,
-    read: Callable[[ListPosition | None], Listed],
-    deadline: Deadline,
-) -> Listed:
-    """Read pages until one has entries or half of the time is used up. The last page may then be empty."""
-    while True:
+    shown, after = read(place_after(list_name, query))
+    while after and not any(shown.values()) and deadline.remaining() >= _READ_SECONDS / 2:
         shown, after = read(after)
-        if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
-            return shown, after
+    return HttpAnswer(200, shown | ({"next": encode_cursor(list_name, after)} if after else {}))
 
 
 def reading() -> tuple[RetryingClient, Deadline]:

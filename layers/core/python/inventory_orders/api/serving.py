@@ -72,8 +72,10 @@ class Caller:
         claims = {name: value for name, value in given.items() if isinstance(value, str)}
         user_id = claims.get(process.user_id_claim)
         if not user_id:
-            detail = f"the token does not name its user; it needs the claim {process.user_id_claim}"
-            raise ProblemError(403, "NO_SUBJECT", detail)
+            raise ProblemError(
+                *(403, "NO_SUBJECT"),
+                f"the token does not name its user; it needs the claim {process.user_id_claim}",
+            )
         return _staff_in(claims, user_id, process) or cls(user_id, process.shows_numbers)
 
     def acts_for(self, user_id: str | None) -> bool:
@@ -91,8 +93,9 @@ class Caller:
             ProblemError: The caller is another customer. The answer is the same whether or not the user exists.
         """
         if not self.acts_for(user_id):
-            detail = f"userId: customers may only {what}; send your own id"
-            raise ProblemError(403, "OTHER_USER", detail)
+            raise ProblemError(
+                403, "OTHER_USER", f"userId: customers may only {what}; send your own id"
+            )
 
     def check_may_call(self, route: str) -> None:
         """Check that the caller has the permission that a route requires.
@@ -101,18 +104,21 @@ class Caller:
             ProblemError: The caller lacks it. The answer names it.
         """
         permission = PERMISSIONS[route]
-        if self.customer is not None:
-            may_call = route in FOR_CUSTOMERS or (
-                route == AMEND and runtime.process().customers_may_amend
-            )
-        else:
-            may_call = permission == ANY_PERMISSION or self.has_any(permission)
+        is_any, may_amend = permission == ANY_PERMISSION, runtime.process().customers_may_amend
+        may_call = (
+            is_any or self.has_any(permission)
+            if self.customer is None
+            else route in FOR_CUSTOMERS or (route == AMEND and may_amend)
+        )
         if not may_call:
-            needed = f"the permission {permission}"
-            if permission == ANY_PERMISSION:
-                needed = "any of the permissions that staff have"
-            detail = f"this requires {needed}"
-            raise ProblemError(403, "NOT_PERMITTED", detail, {"permission": permission})
+            needed = (
+                "any of the permissions that staff have"
+                if is_any
+                else f"the permission {permission}"
+            )
+            raise ProblemError(
+                *(403, "NOT_PERMITTED", f"this requires {needed}", {"permission": permission})
+            )
 
     def has_any(self, *permissions: str) -> bool:
         """Whether the caller, an operator or a member of staff, has one of these permissions."""
@@ -141,11 +147,11 @@ class Caller:
     def other_location(self) -> ProblemError:
         """Build the error for a request that concerns a location that is not one of the caller's."""
         theirs = ", ".join(sorted(each or DEFAULT_NAME for each in self.locations or ())) or "none"
-        detail = (
+        return ProblemError(
+            *(403, "OTHER_LOCATION"),
             f"this concerns a location that is not one of the token's ({theirs}); name only these, or items of an order that "
-            "come from these"
+            "come from these",
         )
-        return ProblemError(403, "OTHER_LOCATION", detail)
 
 
 _MAX_NAME, _MAX_HOLDER = 128, 64
@@ -275,11 +281,13 @@ def answer_command(
         caller.check_works_at(*_locations_of(command))
         return HttpAnswer(201 if is_new else 200, carry_out(command, deadline))
 
-    served = {
-        name: Route(partial(work, action), _QUERIES.get(action, ()))
-        for name, action in routes.items()
-    }
-    return serve(event, context, served)
+    return serve(
+        *(event, context),
+        {
+            name: Route(partial(work, action), _QUERIES.get(action, ()))
+            for name, action in routes.items()
+        },
+    )
 
 
 def _locations_of(command: Mapping[str, Any]) -> list[str | None]:
@@ -323,13 +331,11 @@ def command_of(
     in_query = _QUERIES.get(action, ())
     body = request.json() if request.text().strip() else {}
     if not isinstance(body, dict):
-        detail = "the body must be a JSON object; see docs/openapi.yaml"
-        raise InvalidMessageError("SCHEMA_VIOLATION", detail)
-    elsewhere = {"actor", *request.path, *in_query}
-    if action is None:
-        action = action_in(body, function)
-    else:
-        elsewhere.add("action")
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION", "the body must be a JSON object; see docs/openapi.yaml"
+        )
+    elsewhere = {"actor", *request.path, *in_query, *(["action"] if action else [])}
+    action = action or action_in(body, function)
     fields = json_schema("commands")[function][action]["properties"].keys()
     named = {name: request.id_of(name) for name in request.path}
     command: dict[str, Any] = {**caller.names_in(fields), "action": action, **named}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from inventory_orders.api.requests import HttpAnswer, Request, reading
 from inventory_orders.api.serving import Caller
@@ -22,8 +23,8 @@ def get_about(_: Request, caller: Caller) -> HttpAnswer:
         "permissions": sorted(caller.permissions),
         "locations": None if locations is None else sorted(locations),
     }
-    stage = {**process.about, "locations": process.locations, "movements": process.has_movements}
-    return HttpAnswer(200, {"caller": shown, **stage})
+    known = {"locations": process.locations, "movements": process.has_movements}
+    return HttpAnswer(200, {"caller": shown, **process.about, **known})
 
 
 def get_today(_: Request, caller: Caller) -> HttpAnswer:
@@ -35,9 +36,7 @@ def get_today(_: Request, caller: Caller) -> HttpAnswer:
     caller.check_works_at(None)
     client, deadline = reading()
     found = client.call(partial(read_swept, client.store, [TODAY]), deadline)
-    if TODAY not in found:
-        return HttpAnswer(200, {"asOf": None})
-    at, counts = found[TODAY]
+    at, counts = found.get(TODAY, (None, dict[str, Any]()))
     return HttpAnswer(200, {"asOf": at, **counts})
 
 

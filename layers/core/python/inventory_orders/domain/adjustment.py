@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
-from inventory_orders.domain.location import location_of
+from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
@@ -54,13 +54,20 @@ class Adjustment(Change):
         return AdjustmentKey(self.product_id, self.adjustment_id)
 
     @property
+    def sent_to(self) -> str:
+        """The row at the location to which units are sent, which they could otherwise never reach; its own row if they are not."""
+        place = self.notes.get("sentTo", location_of(self.product_id))
+        return stock_key(product_of(self.product_id), place)
+
+    @property
     def product_ids(self) -> Collection[str]:
-        return (self.product_id,)
+        return tuple(dict.fromkeys((self.product_id, self.sent_to)))
 
     def rejection(self, products: StockById) -> Rejection | None:
-        product = products[self.product_id]
-        if product is None:
-            return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
+        product, there = products[self.product_id], products[self.sent_to]
+        if product is None or there is None:
+            subject = self.product_id if product is None else self.sent_to
+            return Rejection(RejectionReason.UNKNOWN_PRODUCT, subject)
         if not self.names_location and (unnamed := Rejection.of_unnamed_location(product)):
             return unnamed
         if isinstance(product, Product) and self.counted_before not in (None, product.counted_at):

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from inventory_orders.domain.change import MAX_ACTIONS, MatchResult, T, Update
-from inventory_orders.domain.location import DEFAULT_LOCATION, product_of
+from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import (
     REASONS_OF_ENDS,
     OrderCommand,
+    Terms,
     Transition,
     has_room,
+    status_after,
     units_of,
 )
 from inventory_orders.domain.product import Stock, StockById
@@ -34,28 +36,6 @@ from inventory_orders.domain.record import (
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What the stage decides about amends and hand-overs, and the way by which a command came.
-
-    Attributes:
-        locations: Where new lines of an order without `locations` may come from, best first.
-        counts_users: Whether the user is the buyer of an order that names none.
-        amends_paid: Whether orders that are paid may be amended.
-        keeps_rejections: Whether a rejection is stored and published, because the message may arrive again.
-        since: The time since which units must have been handed over so that this can be taken back; empty for any.
-    """
-
-    locations: tuple[str, ...] = (DEFAULT_LOCATION,)
-    counts_users: bool = True
-    amends_paid: bool = False
-    keeps_rejections: bool = False
-    since: str = ""
-
-
-DEFAULT_TERMS = Terms()
-
-
 @dataclass(frozen=True)
 class Amend(OrderCommand):
     """A command that says how many units of some products shall be open in an order, neither handed over nor cancelled.
@@ -64,31 +44,30 @@ class Amend(OrderCommand):
         group: `MessageGroupId`, when it came through the FIFO queue.
         locations: The location that an item requires, by product id.
         attributes: The shop's own attributes, which replace the order's; None to keep those.
-        terms: What the stage decides.
     """
 
     group: str | None = field(default=None, compare=False)
     locations: Mapping[str, str] = field(default_factory=dict, hash=False)
     attributes: Mapping[str, str | int | bool] | None = field(default=None, hash=False)
-    terms: Terms = field(default=DEFAULT_TERMS, compare=False)
 
-    def _carry_out(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        reason = self._reason_to_reject(order, status)
+    def _carry_out(self, order: OrderRecord) -> MatchResult:
+        reason = self._reason_to_reject(order)
         change = self._amendment(order) if reason is None else Rejection(reason, order.order_id)
         if isinstance(change, Rejection) and self.terms.keeps_rejections:
-            refused = Transition(
-                *(self, order.require_version(), order.status, self.step("")), rejected=change
-            )
-            return Amendment(order.order_id, order.user_id or "", {}, transition=refused)
+            return self._rejected(order, change)
         return change
 
-    def _reason_to_reject(self, order: OrderRecord, status: OrderStatus) -> RejectionReason | None:
+    def note_rejection(self, order: OrderRecord, rejection: Rejection, at: str) -> OrderRecord:
+        rejected = (*order.rejected_amends, RejectedAmend(self.step_id or "", at, rejection))
+        return replace(order, rejected_amends=rejected[-MAX_REJECTED_AMENDS:])
+
+    def _reason_to_reject(self, order: OrderRecord) -> RejectionReason | None:
         """Why the order cannot be amended, whatever the amend says."""
         reasons = {**REASONS_OF_ENDS, OrderStatus.FULFILLED: RejectionReason.ORDER_FULFILLED}
         if not self.terms.amends_paid:
             reasons[OrderStatus.CONFIRMED] = RejectionReason.ALREADY_PAID
-        is_other = self.if_version not in (None, order.version)
-        return reasons.get(status, RejectionReason.VERSION_CHANGED if is_other else None)
+        is_right = order.is_as_in(self.if_version)
+        return reasons.get(order.status, None if is_right else RejectionReason.VERSION_CHANGED)
 
     def _amendment(self, order: OrderRecord) -> Rejection | Amendment:
         """Find the units to add and to take away. A line whose units move to another location loses them all there."""
@@ -98,7 +77,8 @@ class Amend(OrderCommand):
         if stuck := sorted(p for p in moved if units[p].moved[OrderAction.FULFIL]):
             return Rejection(RejectionReason.PARTLY_FULFILLED, stuck[0])
         more, less = self._differences(units, moved)
-        step, status = self.step("", less), _status_after(order, units, more, less)
+        step = self.step("", less)
+        status = order.status if more else status_after(order, step)
         amendment = Amendment(
             *(order.order_id, str(order.user_id), more, self.group),
             attributes=order.attributes if self.attributes is None else self.attributes,
@@ -109,7 +89,6 @@ class Amend(OrderCommand):
             named_buyers=order.buyers,
             counts_users=_counts_user(order, self.terms),
             transition=Transition(self, order.require_version(), status, step),
-            stores_rejection=self.terms.keeps_rejections,
             bought={p: held.bought - less[p] for p, held in units.items()},
             moved=moved,
         )
@@ -119,31 +98,17 @@ class Amend(OrderCommand):
         self, units: Mapping[str, LineUnits], moved: Set[str]
     ) -> tuple[Counter[str], Counter[str]]:
         """The units to add and to take away, by product id. Those of products that are moved are all taken away."""
-        more, less = Counter[str](), Counter[str]()
-        for product_id, wanted in self.quantities.items():
-            is_open = units.get(product_id, LineUnits(0)).open
-            stays = 0 if product_id in moved else min(is_open, wanted)
-            more[product_id], less[product_id] = wanted - stays, is_open - stays
-        return +more, +less
+        wanted = Counter(self.quantities)
+        is_open = Counter({p: units[p].open for p in wanted if p in units})
+        stays = Counter({p: n for p, n in (is_open & wanted).items() if p not in moved})
+        return wanted - stays, is_open - stays
 
 
 def _counts_user(order: OrderRecord, terms: Terms) -> bool:
     """Whether the user is the buyer if the order names none. What was charged to a user stays so when the setting changes."""
-    is_charged = any(line.limit_group is not None for line in order.lines)
-    return (terms.counts_users or is_charged) and order.pseudonymised_at is None
-
-
-def _status_after(
-    order: OrderRecord,
-    units: Mapping[str, LineUnits],
-    more: Mapping[str, int],
-    less: Mapping[str, int],
-) -> str:
-    """The status of an order after an amend. Without open units, it has ended."""
-    if more or any(held.open > less.get(p, 0) for p, held in units.items()):
-        return order.status
-    is_delivered = any(held.moved[OrderAction.FULFIL] for held in units.values())
-    return OrderStatus.FULFILLED if is_delivered else OrderStatus.CANCELLED
+    return order.pseudonymised_at is None and (
+        terms.counts_users or any(line.limit_group for line in order.lines)
+    )
 
 
 @dataclass(frozen=True)
@@ -152,13 +117,11 @@ class Amendment(Order):
 
     Attributes:
         transition: The change without these units: others go back into stock as by a cancellation.
-        stores_rejection: Whether a rejection is stored and published.
         bought: Units of each line that stay bought, by product id.
         moved: The products whose units move to another location. Other lines get more units only from where they are.
     """
 
     transition: Transition = field(kw_only=True)
-    stores_rejection: bool = True
     bought: Mapping[str, int] = field(default_factory=dict)
     moved: Set[str] = frozenset()
 
@@ -188,6 +151,7 @@ class Amendment(Order):
 
     @property
     def gives_back(self) -> Mapping[str, int]:
+        """See `Transition`."""
         return self.transition.gives_back
 
     @cached_property
@@ -195,8 +159,8 @@ class Amendment(Order):
         return tuple((*offer, *self.gives_back) for offer in super().offers)
 
     def is_limited(self, limited: Set[str]) -> bool:
-        lines = self.transition.order.lines
-        return super().is_limited(limited) or any(line.limit_group for line in lines)
+        is_charged = any(line.limit_group for line in self.transition.order.lines)
+        return is_charged or super().is_limited(limited)
 
     @property
     def refunds(self) -> Refunds:
@@ -204,10 +168,11 @@ class Amendment(Order):
         return {} if self.quantities else self.transition.refunds
 
     def lane_units(self, short: Set[str]) -> Mapping[str, int]:
-        return self._taken(super().lane_units(short))
+        # Units go back to a lane, too.
+        return {**dict.fromkeys(self.gives_back, 0), **self._taken(super().lane_units(short))}
 
     def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
-        return self.transition.rejected or super().judge(self._taken(products), purchases)
+        return super().judge(self._taken(products), purchases)
 
     def deltas(self, products: StockById) -> Mapping[str, int]:
         return {**self.transition.deltas(products), **super().deltas(self._taken(products))}
@@ -218,13 +183,8 @@ class Amendment(Order):
 
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
         line = self.lines_before.get(product_of(product_id))
-        if (
-            product
-            and line
-            and line.key == product_id
-            and line.product_created_at != product.created_at
-        ):
-            return RejectionReason.UNKNOWN_PRODUCT
+        if product and line and line.key == product_id:
+            product = product if product.created_at == line.product_created_at else None
         return super()._why(product_id, product)
 
     def charges(self, products: StockById) -> Mapping[str, int]:
@@ -232,16 +192,13 @@ class Amendment(Order):
 
         A line is charged as a whole: if its product's limit or group has changed, all its units are charged anew.
         """
-        units, before = Counter[str | None](), self.lines_before
-        less = self.transition.step.quantities if self.quantities else None
-        units.subtract(self.transition.order.groups_of(less or {}))
+        again = Counter({p: n for p, n in self.bought.items() if p in self.quantities})
+        less = Counter(self.transition.step.quantities if self.quantities else None)
+        units = Counter[str | None]()
+        units.subtract(self.transition.order.groups_of(again + less))
         for key, row in self._taken(products).items():
-            product_id = product_of(key)
             group = row.charged_group if row is not None and self.buyers else None
-            units[group] += self.quantities[product_id]
-            if product_id in before:
-                units[before[product_id].limit_group] -= self.bought[product_id]
-                units[group] += self.bought[product_id]
+            units[group] += self.quantities[product_of(key)] + again[product_of(key)]
         return {group: n for group, n in units.items() if n and group is not None}
 
     def record(  # type: ignore[override]  # an order is written once, but amended later
@@ -249,10 +206,8 @@ class Amendment(Order):
     ) -> Update[OrderRecord]:
         order, step = self.transition.order, self.transition.step
         if rejection is not None:
-            rejected = (*order.rejected_amends, RejectedAmend(step.step_id or "", at, rejection))
-            written = replace(order, rejected_amends=rejected[-MAX_REJECTED_AMENDS:])
-            return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
-        taken = self.lines(self._taken(after)) if self.quantities else ()
+            return self.transition.record(rejection, after, at)
+        taken = self.lines(self._taken(after))
         added = tuple(replace(line, asked_location=None) for line in taken)
         change = replace(self.transition, step=replace(step, added=added))
         written, lines = change.record(None, after, at).after, self.lines_before

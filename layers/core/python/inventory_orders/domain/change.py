@@ -138,11 +138,6 @@ class Change:
         return {}
 
     @property
-    def gives_back(self) -> Mapping[str, int]:
-        """Units that go back into stock if it is accepted, by the key of the row from which an order took them."""
-        return {}
-
-    @property
     def group(self) -> str | None:
         """Its group: changes of a group take effect in the sequence in which they arrive. None if it has no group."""
         return None
@@ -153,7 +148,7 @@ class Change:
         return 600
 
     def lane_units(self, short: Set[str]) -> Mapping[str, int]:  # noqa: ARG002
-        """The units that it takes, by product id, if lanes may serve it; empty if only rows can.
+        """The units that it takes, by product id, if lanes may serve it; 0 if it gives some back. Empty if only rows can serve it.
 
         Args:
             short: Products that were found to be short. Offers without them are preferred.

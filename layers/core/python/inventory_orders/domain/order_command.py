@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, assert_never
+from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
     Change,
@@ -15,9 +15,9 @@ from inventory_orders.domain.change import (
     OtherRequest,
     Update,
 )
-from inventory_orders.domain.location import product_of
+from inventory_orders.domain.location import DEFAULT_LOCATION, product_of
 from inventory_orders.domain.outbound import Generation, OutboundPage
-from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.product import PageStock, Stock, StockById
 from inventory_orders.domain.purchases import Refunds
 from inventory_orders.domain.record import (
     MAX_NAMED_STEPS,
@@ -33,14 +33,14 @@ from inventory_orders.domain.record import (
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import CorruptItemError
 
-REASONS_OF_ENDS = {
+REASONS_OF_ENDS: Mapping[str, RejectionReason] = {
     OrderStatus.REJECTED: RejectionReason.ORDER_REJECTED,
     OrderStatus.CANCELLED: RejectionReason.ORDER_CANCELLED,
     OrderStatus.EXPIRED: RejectionReason.ORDER_EXPIRED,
 }
 """Why an order in a final status without stock rejects commands."""
 
-_ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | IdempotencyMatch] = {
+_ANSWERS: Mapping[tuple[OrderAction, str], RejectionReason | IdempotencyMatch] = {
     **{
         (action, status): reason
         for action in (
@@ -97,6 +97,29 @@ _ROOM_OF_STEPS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """What the stage decides about amends and hand-overs, and the way by which a command came.
+
+    Attributes:
+        locations: Where new lines of an order without `locations` may come from, best first.
+        counts_users: Whether the user is the buyer of an order that names none.
+        amends_paid: Whether orders that are paid may be amended.
+        keeps_rejections: Whether an amend that does not suit the state of its order is rejected for good, because the message
+            may arrive again.
+        since: The time since which units must have been handed over so that this can be taken back; empty for any.
+    """
+
+    locations: tuple[str, ...] = (DEFAULT_LOCATION,)
+    counts_users: bool = True
+    amends_paid: bool = False
+    keeps_rejections: bool = False
+    since: str = ""
+
+
+DEFAULT_TERMS = Terms()
+
+
+@dataclass(frozen=True, slots=True)
 class OrderCommand(Change):
     """A command on an order that has not been read yet. If the order does not exist, a full cancellation leaves a tombstone.
 
@@ -109,10 +132,9 @@ class OrderCommand(Change):
         restock: For a return, whether the units can be sold again. For a cancellation, False if the units are lost, otherwise
             None.
         until: For an extension, the new end of the hold.
-        if_version: For a confirmation or an amend, the only version of the order to which it applies; None for any.
-        since: For taking back a hand-over, the time since which it must have been made; empty for any. Ignored when two
-            commands are compared.
+        if_version: For a confirmation or an amend, the version of the order to which it applies; None for any.
         notes: Who gave the command, and why. They are ignored when two commands are compared.
+        terms: What the stage decides. Ignored when two commands are compared.
     """
 
     order_id: str
@@ -124,7 +146,7 @@ class OrderCommand(Change):
     until: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
     if_version: int | None = None
-    since: str = field(default="", compare=False)
+    terms: Terms = field(default=DEFAULT_TERMS, compare=False)
 
     id_reused_code: ClassVar = "STEP_ID_REUSED"
 
@@ -199,7 +221,7 @@ class OrderCommand(Change):
         answer = self._match_step(record) or ended or _ANSWERS.get((self.action, status))
         if isinstance(answer, RejectionReason):
             return Rejection(answer, record.order_id)
-        return answer or self._carry_out(record, status)
+        return answer or self._carry_out(record)
 
     def _match_step(self, order: OrderRecord) -> IdempotencyMatch | OtherRequest | Rejection | None:
         """Compare the command with the step, or the rejected amend, that has its id, if there is one."""
@@ -223,52 +245,31 @@ class OrderCommand(Change):
 
     # ------------------------------------------------------------------ transitions
 
-    def _carry_out(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        match self.action:
-            case OrderAction.CONFIRM:
-                return self._confirm(order, status)
-            case OrderAction.EXTEND:
-                return self._extend(order)
-            case OrderAction.EXPIRE:
-                return self._expire(order)
-            case OrderAction.RETURN:
-                return self._return(order)
-            case OrderAction.FULFIL:
-                return self._fulfil(order, status)
-            case OrderAction.CANCEL:
-                return self._cancel(order, status)
-            case OrderAction.UNFULFIL:
-                return self._unfulfil(order)
-            case OrderAction.AMEND:
-                raise TypeError("an amend is not an Amend")
-            case unknown:
-                assert_never(unknown)
+    def _carry_out(self, order: OrderRecord) -> MatchResult:
+        return _CARRIED_OUT[self.action](self, order)
 
-    def _confirm(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        told, is_paid = (
-            order.confirmation_rejected,
-            status not in (*REASONS_OF_ENDS, OrderStatus.PENDING),
-        )
-        if told is not None:
+    def _confirm(self, order: OrderRecord) -> MatchResult:
+        if (told := order.confirmation_rejected) is not None:
             final = _reason_of(order, told)
             if final is not RejectionReason.VERSION_CHANGED or told.if_version == self.if_version:
                 # The sender was told to refund the payment, so the answer stays the same.
                 return Rejection(final, order.order_id)
-        is_paid |= status is not OrderStatus.REJECTED and order.confirmed_at is not None
-        late = None if is_paid else REASONS_OF_ENDS.get(status)
+        is_paid = order.status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED) or (
+            order.status != OrderStatus.REJECTED and order.confirmed_at is not None
+        )
+        late = None if is_paid else REASONS_OF_ENDS.get(order.status)
         if reason := late or self._other_version(order, is_paid=is_paid):
             # A late payment, or one of another total: the row records it.
-            version, refused = order.require_version(), Rejection(reason, order.order_id)
-            return Transition(self, version, order.status, self.step(""), rejected=refused)
+            return self._rejected(order, Rejection(reason, order.order_id))
         if is_paid:
             return IdempotencyMatch.SAME_REQUEST
         return self._transition(OrderStatus.CONFIRMED, order)
 
     def _other_version(self, order: OrderRecord, *, is_paid: bool) -> RejectionReason | None:
-        """`VERSION_CHANGED` if another version was paid than the order's or, if it is paid, the confirmed one."""
-        confirmed = [s.if_version for s in order.steps if s.action == OrderAction.CONFIRM]
-        versions = (confirmed or [None]) if is_paid else [order.version]
-        is_right = None in (self.if_version, *versions) or self.if_version in versions
+        """`VERSION_CHANGED` if the order has changed since the version that was paid or, if it is paid, another one was confirmed."""
+        confirmed = [s.if_version for s in order.steps if s.action == OrderAction.CONFIRM] or [None]
+        is_confirmed = None in (self.if_version, *confirmed) or self.if_version in confirmed
+        is_right = is_confirmed if is_paid else order.is_as_in(self.if_version)
         return None if is_right else RejectionReason.VERSION_CHANGED
 
     def _extend(self, order: OrderRecord) -> MatchResult:
@@ -288,10 +289,10 @@ class OrderCommand(Change):
             return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
         return self._transition(OrderStatus.EXPIRED, order, _open_units(order))
 
-    def _fulfil(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
+    def _fulfil(self, order: OrderRecord) -> MatchResult:
         if self.quantities:
-            return self._move_open(order, status)
-        if status is OrderStatus.FULFILLED:
+            return self._move_open(order)
+        if order.status == OrderStatus.FULFILLED:
             if self.step_id is None:
                 return IdempotencyMatch.SAME_REQUEST
             return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
@@ -306,35 +307,30 @@ class OrderCommand(Change):
         for product_id, quantity in moved.items():
             if quantity > delivered.get(product_id, 0):
                 return Rejection(RejectionReason.NOT_DELIVERED, product_id)
-            if _handed_over_at(order, product_id) < self.since:
+            if _handed_over_at(order, product_id) < self.terms.since:
                 return Rejection(RejectionReason.TOO_LATE, product_id)
         return self._transition(OrderStatus.CONFIRMED, order, moved)
 
-    def _cancel(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
+    def _cancel(self, order: OrderRecord) -> MatchResult:
         if not self.quantities:
             given = any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps)
-            if status is OrderStatus.FULFILLED:
+            if order.status == OrderStatus.FULFILLED:
                 if given:
                     return IdempotencyMatch.SAME_REQUEST
                 return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
             if given:
                 # A hand-over was taken back since, so it may be a late duplicate.
                 return Rejection(RejectionReason.STEP_ID_NEEDED, order.order_id)
-        return self._move_open(order, status)
+        return self._move_open(order)
 
-    def _move_open(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
+    def _move_open(self, order: OrderRecord) -> MatchResult:
         """Fulfil or cancel the named open units, or all of them. The order ends when no open units are left."""
         still_open = _open_units(order)
         moved = self.quantities or still_open
         for product_id, quantity in moved.items():
             if quantity > still_open.get(product_id, 0):
                 return Rejection(RejectionReason.NOT_OPEN, product_id)
-        if moved == still_open:
-            is_handed_over = self.action is OrderAction.FULFIL or any(
-                line.moved[OrderAction.FULFIL] for line in units_of(order).values()
-            )
-            status = OrderStatus.FULFILLED if is_handed_over else OrderStatus.CANCELLED
-        return self._transition(status, order, moved)
+        return self._transition(status_after(order, self.step("", moved)), order, moved)
 
     def _return(self, order: OrderRecord) -> MatchResult:
         units, is_early = units_of(order), False
@@ -346,6 +342,16 @@ class OrderCommand(Change):
         if is_early:
             return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
         return self._transition(order.status, order, self.quantities)
+
+    def _rejected(self, order: OrderRecord, rejection: Rejection) -> Transition:
+        """The change that notes in the order that the command is rejected for good."""
+        version = order.require_version()
+        return Transition(self, version, order.status, self.step(""), rejected=rejection)
+
+    def note_rejection(self, order: OrderRecord, rejection: Rejection, at: str) -> OrderRecord:
+        """The order with a note that the command was rejected. It has the rejection of its first late payment only."""
+        told = ConfirmationRejection(at, rejection.reason, self.if_version)
+        return replace(order, confirmation_rejected=told)
 
     def _transition(
         self,
@@ -384,6 +390,18 @@ class OrderCommand(Change):
         }
 
 
+_CARRIED_OUT: Mapping[OrderAction, Callable[[OrderCommand, OrderRecord], MatchResult]] = {
+    OrderAction.CONFIRM: OrderCommand._confirm,
+    OrderAction.EXTEND: OrderCommand._extend,
+    OrderAction.EXPIRE: OrderCommand._expire,
+    OrderAction.RETURN: OrderCommand._return,
+    OrderAction.FULFIL: OrderCommand._fulfil,
+    OrderAction.CANCEL: OrderCommand._cancel,
+    OrderAction.UNFULFIL: OrderCommand._unfulfil,
+}
+"""What each command makes of an order that can take it. `Amend` has its own way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transition(Change):
     """The change that a command makes to a stored order.
@@ -398,7 +416,7 @@ class Transition(Change):
             returned, unless all units that are left are fulfilled.
         outbound: The units that leave the warehouse.
         moves_goods: Whether the units come back to the warehouse. Units that other actions restock never left it.
-        rejected: For a late payment, why it is rejected.
+        rejected: Why the command is rejected for good; None if it is carried out.
         extended_to: For an extension, the new end of the hold.
     """
 
@@ -418,7 +436,12 @@ class Transition(Change):
         return self.order.key
 
     @property
+    def group(self) -> str | None:
+        return self.command.group
+
+    @property
     def gives_back(self) -> Mapping[str, int]:
+        """Units that go back into stock if it is accepted, by the key of the row from which the order took them."""
         moved = (self.step.quantities or {}) if self.command.restocks else {}
         return {
             line.key: moved[line.product_id]
@@ -454,20 +477,18 @@ class Transition(Change):
             for line in self.order.lines
             if line.key in gives_back
             and (product := products.get(line.key)) is not None
-            and product.created_at == line.product_created_at
+            # An empty page has no generation, so the planner decides.
+            and product.created_at in ("", line.product_created_at)
         }
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Update[OrderRecord]:
-        order = self.order
+        order, version = self.order, self.order.version + 1
         if rejection is not None:
-            told = ConfirmationRejection(at, rejection.reason, self.command.if_version)
-            written = replace(order, confirmation_rejected=told)
+            written = self.command.note_rejection(order, rejection, at)
         else:
-            # The versions show the books that units came back, and when.
-            versions = {product_of(p): after[p].version for p in self.gives_back if p in after}
-            step = replace(self.step, at=at, restocked_versions=versions)
+            step = replace(self.step, at=at, **_restocked(self.gives_back, after))
             # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in order.steps if not (extends and s.action == step.action))
@@ -479,9 +500,18 @@ class Transition(Change):
                 status=self.status,
                 steps=(*kept, step),
                 expires_at=(self.extended_to or order.expires_at) if is_held else None,
+                changed_version=order.changed_version if extends else version,
                 **({} if self.status == order.status else stamps),
             )
-        return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
+        return Update(order, replace(written, last_updated_at=at, version=version))
+
+
+def _restocked(keys: Iterable[str], after: Mapping[str, Stock]) -> dict[str, Any]:
+    """Attributes of a step that show the books that units came back, where, and when."""
+    came = {product_of(key): after[key] for key in keys if key in after}
+    pages = {p: str(stock.page) for p, stock in came.items() if isinstance(stock, PageStock)}
+    versions = {p: stock.version for p, stock in came.items()}
+    return {"restocked_versions": versions, "restocked_pages": pages}
 
 
 def _stamps(action: str, status: str, at: str) -> dict[str, Any]:
@@ -536,6 +566,15 @@ def units_of(order: OrderRecord) -> dict[str, LineUnits]:
                 f"order {order.order_id} has steps that move more units of {product_id} than its line has; repair the item"
             )
     return units
+
+
+def status_after(order: OrderRecord, step: Step) -> str:
+    """The status of an order after a step that moves open units. Without any, it has ended."""
+    units = replace(order, steps=(*order.steps, step)).units().values()
+    if any(line.open for line in units):
+        return order.status
+    is_handed_over = any(line.moved[OrderAction.FULFIL] for line in units)
+    return OrderStatus.FULFILLED if is_handed_over else OrderStatus.CANCELLED
 
 
 def _open_units(order: OrderRecord) -> dict[str, int]:

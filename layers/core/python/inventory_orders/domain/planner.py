@@ -177,9 +177,8 @@ def plan(
     choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
     in_sequence = _contested_last(changes, supply.contested) if supply.contested else changes
     decisions = choice.decide_all(in_sequence)
-    if choice.doubted:
-        written = {product_id for decision in decisions for product_id in decision.deltas}
-        decisions += choice.proven_by(written, supply.contested)
+    written = {product_id for decision in decisions for product_id in decision.deltas}
+    decisions += choice.proven_by(written, supply.contested)
     leaves = attrgetter("change.outbound")
     return Plan(
         supply.arrange([*filterfalse(leaves, decisions)], limits),
@@ -193,8 +192,9 @@ def plan(
 
 def _contested_last(changes: Sequence[Change], contested: Set[BuyerKey]) -> Sequence[Change]:
     """Move the changes of contested buyers to the end, and with them those that must not overtake them."""
-    last = {change.record_key for change in changes if not contested.isdisjoint(change.buyers)}
-    last = _with_followers(changes, last)
+    last = _with_followers(
+        changes, {c.record_key for c in changes if not contested.isdisjoint(c.buyers)}
+    )
     return sorted(changes, key=lambda change: change.record_key in last)
 
 
@@ -428,7 +428,7 @@ def pack(
         limits: Limits of one transaction.
         first: Drafts that already contain something. They are filled first.
     """
-    strict = _strict_keys(decisions)
+    strict = strict_keys(decisions)
     contested = (d for d in decisions if not supply.contested.isdisjoint(d.purchases))
     last = _with_followers(
         (decision.change for decision in decisions), {d.change.record_key for d in contested}
@@ -448,7 +448,7 @@ def pack(
     return packed or drafts
 
 
-def _strict_keys(decisions: Iterable[Decision]) -> set[object]:
+def strict_keys(decisions: Iterable[Decision]) -> set[object]:
     """Find the keys whose changes must stay in sequence: all groups, and some products."""
     strict: set[object] = set()
     adds: dict[str, bool] = {}

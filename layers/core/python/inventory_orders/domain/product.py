@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -217,8 +217,11 @@ class PageStock:
     removable = sellable
 
     def may_change_by(self, delta: int) -> bool:
-        """Whether `delta` units may be added to the page, or taken from it if negative."""
-        return self.stock_count + delta >= 0
+        """Whether `delta` units may be added to the page, or taken from it if negative.
+
+        An empty page takes none back, because a recall may have removed its lane from the row's `lent_to`.
+        """
+        return 0 < self.stock_count >= -delta
 
     def with_stock(self, stock_count: int, version: int) -> PageStock:
         """Return the same product with a new number of units on the page, and a new version."""
@@ -232,18 +235,29 @@ StockById = Mapping[str, Stock | None]
 """Units by product id; None for a product that does not exist."""
 
 
-def check_floors(safety_stock: int, backorder_limit: int) -> None:
-    """Check that a product does not have both safety stock and backorders.
+def check_terms(product: Product | NewProduct, *, names_group: bool = True) -> None:
+    """Check that a product does not have both safety stock and backorders, nor a limit's group without a limit.
+
+    Args:
+        product: The product as it will be.
+        names_group: Whether the command names its group. A product may keep the group of a limit that is removed.
 
     Raises:
         InvalidMessageError: It has both.
     """
-    if safety_stock and backorder_limit:
+    if product.safety_stock and product.backorder_limit:
         raise InvalidMessageError(
             "SCHEMA_VIOLATION",
-            f"safetyStock: must be 0 while backorderLimit is not 0, but would be {safety_stock:,} with a backorderLimit of "
-            f"{backorder_limit:,}; set one of them to 0",
+            f"safetyStock: must be 0 while backorderLimit is not 0, but would be {product.safety_stock:,} with a backorderLimit of "
+            f"{product.backorder_limit:,}; set one of them to 0",
             "safetyStock",
+        )
+    if names_group and product.limit_group and not product.purchase_limit:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"limitGroup: {product.limit_group} has no effect without a limit; send a purchaseLimit of at least 1 too, or leave "
+            "limitGroup out",
+            "limitGroup",
         )
 
 
@@ -273,8 +287,9 @@ class NewProduct:
         low_stock_threshold: The number of units at or below which the product counts as low in stock.
         backorder_limit: How far below zero the stock may go, in units.
         safety_stock: Units that orders leave.
-        purchase_limit: How many units of its group each buyer may buy; 0 for no limit.
-        limit_group: The products that share the limit; None for a group of its own.
+        purchase_limit: How many units of its group each buyer may buy; 0 for no limit; None for that of the product's other
+            locations.
+        limit_group: The products that share the limit; None for that of the other locations, or a group of its own.
         name: For people.
         price: In minor units of the currency (cents, pence).
         barcodes: Its barcodes, as `barcode.written` returns them.
@@ -288,12 +303,47 @@ class NewProduct:
     price: int | None = None
     barcodes: frozenset[str] = frozenset()
     safety_stock: int = 0
-    purchase_limit: int = 0
+    purchase_limit: int | None = None
     limit_group: str | None = None
 
 
 LIMITS = ("purchase_limit", "limit_group")
 """The attributes that decide how many units a buyer may buy. A change of a product's own row sets them at all locations."""
+
+
+def with_limit(new: NewProduct, rows: Iterable[Product]) -> NewProduct:
+    """Complete a new row with the purchase limit that its product has at other locations, unless the row names its own.
+
+    Args:
+        new: The new row.
+        rows: The rows of its product at all other locations, perhaps among those of other products.
+
+    Raises:
+        InvalidMessageError: The other locations have different limits, or the new row contradicts itself: see `check_terms`.
+    """
+    own, whole = new.purchase_limit, product_of(new.product_id)
+    if own != 0 and None in (own, new.limit_group):
+        terms = {
+            (row.purchase_limit, row.charged_group)
+            for row in rows
+            if product_of(row.product_id) == whole
+        }
+        if len(terms) > 1:
+            raise InvalidMessageError(
+                "SCHEMA_VIOLATION",
+                f"purchaseLimit: {whole} has different limits at its locations; send the purchaseLimit and limitGroup of the "
+                "new one, or a purchaseLimit of 0",
+                "purchaseLimit",
+            )
+        for limit, group in terms:
+            new = replace(
+                new,
+                purchase_limit=limit if own is None else own,
+                limit_group=new.limit_group or group,
+            )
+    check_terms(new)
+    return new
+
 
 DETAILS = ("name", "price")
 """The attributes of which a catalogue event has a snapshot."""

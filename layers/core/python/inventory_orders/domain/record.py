@@ -121,7 +121,7 @@ NOTES_OF_ADJUSTMENT = ("actor", "reference", SCANNED, "sentTo", "comment")
 
 NO_NOTES: Mapping[str, Any] = MappingProxyType({})
 
-SIZE_OF_UNITS = 52
+SIZE_OF_UNITS = 70
 """Maximum bytes of a step's units of one product without its id: a map with attribute names and numbers."""
 
 MAX_NAMED_STEPS = 100
@@ -138,7 +138,8 @@ class Step:
         step_id: The sender's idempotency key, unique within the order. None for a command that names no items.
         quantities: Units that were moved, by product id; None if there were none, or if all units that were left were
             fulfilled, or were cancelled before the order arrived.
-        restocked_versions: The version of each product after its units went back into stock, by product id.
+        restocked_versions: The version of the product, or of the page, after units went back into stock, by product id.
+        restocked_pages: The page of a lane into which they went, by product id; none for units that went to the product's row.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
         notes: The notes by name. `NOTES` lists the names.
         out_page: The outbound page on which its units left, or from which they were taken back; None if there is none.
@@ -153,6 +154,7 @@ class Step:
     step_id: str | None = None
     quantities: Mapping[str, int] | None = field(default=None, hash=False)
     restocked_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
+    restocked_pages: Mapping[str, str] = field(default_factory=dict, hash=False)
     restock: bool | None = None
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     out_page: str | None = None
@@ -286,7 +288,7 @@ class ConfirmationRejection:
 
 @dataclass(frozen=True, slots=True)
 class RejectedAmend:
-    """An amend that came through a queue and was rejected for good.
+    """An amend that was rejected for good.
 
     Attributes:
         step_id: The sender's idempotency key.
@@ -349,6 +351,7 @@ class OrderRecord:
         placed_by: The member of staff who sent it; None if a customer or program did.
         asked: What was ordered first; None if it was never amended.
         rejected_amends: The last amends that were rejected, in order.
+        changed_version: The version after its last step other than an extension of its hold; None if there was none.
     """
 
     order_id: str
@@ -379,6 +382,7 @@ class OrderRecord:
     limits: tuple[ExceededLimit, ...] = ()
     asked: Asked | None = None
     rejected_amends: tuple[RejectedAmend, ...] = ()
+    changed_version: int | None = None
 
     @property
     def key(self) -> OrderKey:
@@ -391,6 +395,10 @@ class OrderRecord:
         if self.asked is None:
             return self
         return replace(self, lines=self.asked.lines, attributes=self.asked.attributes)
+
+    def is_as_in(self, version: int | None) -> bool:
+        """Whether the order is as it was in a version, except for its hold. None stands for any version."""
+        return version is None or (self.changed_version or 1) <= version <= self.version
 
     def units(self, steps: int | None = None) -> dict[str, LineUnits]:
         """Add up what steps have done with the units of each line, by product id.

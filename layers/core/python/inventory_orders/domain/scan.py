@@ -82,7 +82,6 @@ def _read_elements(text: str) -> Scan:
     """Read element strings. If they are malformed, the text has no meaning of its own."""
     elements = _elements_in(text)
     values = {each.ai.ai: each.value for each in elements}
-    dates = {each.ai.ai: each.date for each in elements}
     gtin = values.get("01", values.get("02", ""))
     gtins = gtins_in(gtin)
     return Scan(
@@ -93,7 +92,11 @@ def _read_elements(text: str) -> Scan:
         values.get("00", ""),
         "".join(each.as_hri() for each in elements) if values.keys() - {"01"} else "",
         {name: values[ai] for ai, name in _SAID.items() if ai in values}
-        | {name: str(dates[ai]) for ai, name in _DATES.items() if dates.get(ai)},
+        | {
+            _DATES[each.ai.ai]: str(each.date)
+            for each in elements
+            if each.ai.ai in _DATES and each.date
+        },
     )
 
 

@@ -412,7 +412,12 @@ class Batch:
         unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
         if unknown:
             self._read_purchases(sorted(unknown))
-        contested = frozenset(key for key in known if self._client.contested.has(key.buyer))
+        contested = frozenset(
+            key
+            for change in (self.pending.values() if self._client.contested else ())
+            for key in (*change.buyers, *change.refunds)
+            if self._client.contested.has(key.buyer)
+        )
         return replace(found, purchases=known, contested=contested)
 
     def _read_purchases(self, keys: Sequence[BuyerKey]) -> None:
@@ -426,14 +431,20 @@ class Batch:
 
     def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
         """The buyers of pending orders that name a product with a purchase limit."""
-        rows = found.allocation.rows.items()
-        limited = {p for p, row in rows if row is not None and row.purchase_limit}
+        limited = {
+            product_id
+            for product_id, row in found.allocation.rows.items()
+            if row is not None and row.purchase_limit
+        }
         orders = (c for c in self.pending.values() if c.is_limited(limited))
         return {key for order in orders for key in order.buyers}
 
     def learn_purchases(self, key: BuyerKey, reason: CancellationReason) -> None:
-        """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that."""
-        found = reason.found
+        """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that.
+
+        After throttling, the buyer's changes get transactions of their own. After another one, they are returned.
+        """
+        found, is_apart = reason.found, self._client.contested.has(key.buyer)
         if reason.is_lost:
             self._client.contested.observe(key.buyer)
         match reason.meaning:
@@ -447,6 +458,8 @@ class Batch:
                 self.pending.give_up_buyer(key, "CORRUPT_PURCHASES")
             case Meaning.RIVAL:
                 self.known.purchases.pop(key, None)
+            case Meaning.THROTTLED if is_apart:
+                self.pending.give_up_buyer(key, "CONTENTION")
 
     def reject_unwritten(self, decisions: Sequence[Decision]) -> None:
         """Reject changes whose rejection is not stored, unless their records show that they were applied.
@@ -608,17 +621,6 @@ class Batch:
         for product_id in again.product_ids if again is not None else ():
             self.known.forget(product_id)
         return again is not None
-
-    def ready(self, found: Supply) -> list[Change]:
-        """The pending changes that can be planned. Units go back to rows, so not while their products are sold from pages."""
-        pages, pending = found.sources.keys(), self.pending.values()
-        late = {change.record_key for change in pending if pages & change.gives_back.keys()}
-        late |= (
-            {c.record_key for c in followers(pending, lambda c: c.record_key in late)}
-            if late
-            else set()
-        )
-        return [change for change in pending if change.record_key not in late]
 
     def blocked(self, found: Supply) -> set[str]:
         """Products that cannot be sold now, because they are leased, throttled, unreadable or avoided."""

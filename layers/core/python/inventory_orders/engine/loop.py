@@ -304,7 +304,7 @@ class Engine:
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
         """Decide as many pending changes as possible. Returns None if more has to be read first."""
         found = batch.with_purchases(found)
-        planned = plan(batch.ready(found), found, batch.blocked(found), batch.limits)
+        planned = plan([*batch.pending.values()], found, batch.blocked(found), batch.limits)
         batch.looks_again = bool(planned.short) and self._looks_again(batch, found, planned.short)
         if batch.looks_again:
             return None

@@ -86,14 +86,14 @@ class SweepReport:
     unfinished: str = ""
 
     @contextmanager
-    def noting_errors(self) -> Iterator[None]:
-        """Catch errors from DynamoDB. The next sweep deals with transient ones, an operator with all others."""
+    def noting_errors(self, what: str = "") -> Iterator[None]:
+        """Catch errors from AWS. The next sweep deals with transient ones, an operator with all others, which begin with `what`."""
         try:
             yield
         except (ThrottledError, OutcomeUnknownError) as error:
             self.unfinished = str(error)
         except StoreError as error:
-            self.problems[str(error)] = None
+            self.problems[f"{what}{error}"] = None
 
 
 def if_transient(error: OutcomeError) -> float | None:
@@ -157,7 +157,7 @@ class RetryingClient:
             actions: The actions of the transaction.
             plans_around: Cancellation reasons that make the caller plan again instead of repeating the transaction, if they
                 concern a product's row. After a conflict, the same transaction would only lose again. After throttling, the
-                other products need not wait.
+                other products need not wait. A caller that plans around anything also plans around throttled buyers.
 
         Raises:
             StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if
@@ -277,8 +277,12 @@ class _Attempts:
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
-        return any(
-            reason.meaning in self.plans_around and _is_of_hot_item(reason, ActionKind.PURCHASES)
+        return bool(self.plans_around) and any(
+            (reason.action.kind, reason.meaning) == (ActionKind.PURCHASES, Meaning.THROTTLED)
+            or (
+                reason.meaning in self.plans_around
+                and _is_of_hot_item(reason, ActionKind.PURCHASES)
+            )
             for reason in error.reasons
         )
 
@@ -372,6 +376,21 @@ def read_all(
         what = described(snapshot.unprocessed[0])
         raise ThrottledError("UNPROCESSED_KEYS", f"{what} could not be read")
     return snapshot
+
+
+def read_rows(
+    client: RetryingClient,
+    product_ids: Sequence[str],
+    deadline: Deadline,
+    *,
+    everywhere: bool = True,
+) -> Snapshot:
+    """Read the rows of products, and then their rows at other locations, if any."""
+    found = read_all(client, product_ids, deadline, CommitStats())
+    if everywhere:
+        places = [key for row in found.products.values() if row for key in row.place_keys]
+        found.add(read_all(client, places, deadline, CommitStats()))
+    return found
 
 
 def read_product(

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
 from inventory_orders.retry import MAX_SENDING_DELAY_SECONDS, RetryPolicy
-from inventory_orders.store.lists import ListPosition, list_holds
-from inventory_orders.store.tables import EXPIRY_SHARDS
+from inventory_orders.store.lists import ListPosition, list_entries
+from inventory_orders.store.tables import BY_EXPIRY, EXPIRY_SHARDS, SHARDS
 
 _MARGIN_SECONDS = 60.0
 """How late a sweep may be without a hold expiring late."""
@@ -28,6 +29,9 @@ After that, it waits as long as the hold is overdue, so that messages about unre
 
 # An entry takes about 350 bytes of the function's 512 MB.
 MAX_REMEMBERED = 100_000
+
+# Holds in one request to DynamoDB.
+_PAGE = 1000
 
 # Holds in one request to SQS.
 _TOGETHER = 10
@@ -91,10 +95,10 @@ class EndingHolds(SweepReport):
 
         def read(place: tuple[int, ListPosition | None]) -> _Page:
             shard, after = place
+            listing = partial(list_entries, self.client.store, BY_EXPIRY, SHARDS[shard], _PAGE)
             with self.noting_errors():
-                return self.client.call(
-                    lambda: list_holds(self.client.store, shard, until, after), self.deadline
-                )
+                rows, last = self.client.call(partial(listing, after, until), self.deadline)
+                return [ListPosition(row["expiresAt"], row["orderId"]) for row in rows], last
             return [], None
 
         return dict(zip(places, self.client.side_by_side(read, [*places.items()]), strict=True))

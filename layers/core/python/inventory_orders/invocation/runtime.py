@@ -21,7 +21,7 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF
 from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
-    from inventory_orders.domain.amendment import Terms
+    from inventory_orders.domain.order_command import Terms
     from inventory_orders.engine.loop import Engine
     from inventory_orders.engine.retrying_client import RetryingClient
     from inventory_orders.invocation.telemetry import Door
@@ -98,7 +98,7 @@ class Process:
     @property
     def terms(self) -> Terms:
         """What the stage decides about amends, and about hand-overs that are taken back now."""
-        from inventory_orders.domain.amendment import Terms  # noqa: PLC0415 - not all functions change orders
+        from inventory_orders.domain.order_command import Terms  # noqa: PLC0415 - not all functions change orders
 
         return Terms(
             *(self.locations, self.counts_users),

@@ -70,7 +70,8 @@ class Demand:
             self._weight *= _GROWTH
             self._observe(order, 1)
             for product_id in filter(self._admits, order):
-                products[product_id].use = order[product_id]
+                wanted = products[product_id]
+                wanted.use = order[product_id] or wanted.use
         if self._weight > 1e100:
             for wanted in products.values():
                 wanted.units /= self._weight

@@ -171,7 +171,7 @@ class OwnLane:
         if self._lease is not None:
             lane, owner = self._lease.lane, self._owner
             until = int(self._client.clock.now().timestamp() + _NEEDS_SECONDS)
-            some = dict(islice(need.items(), _MOST_NEEDS))
+            some = {p: max(units, 1) for p, units in islice(need.items(), _MOST_NEEDS)}
             needs = Needs(some, orders, self.version, until)
             with suppress(StoreError):
                 self._client.call(
@@ -210,8 +210,11 @@ class OwnLane:
         return page.units(product_id) if page is not None else 0
 
     def lacks(self, need: Mapping[str, int]) -> dict[str, int]:
-        """The needed units of each product that this lane does not have. Products that it has enough of are left out."""
-        missing = {p: units - self.units(p) for p, units in need.items()}
+        """The needed units of each product that this lane does not have. Products that it has enough of are left out.
+
+        To take units back, it has to have one.
+        """
+        missing = {p: max(units, 1) - self.units(p) for p, units in need.items()}
         return {product_id: units for product_id, units in missing.items() if units > 0}
 
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:

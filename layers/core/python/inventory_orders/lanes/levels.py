@@ -15,7 +15,7 @@ from inventory_orders.domain.location import public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderRecord, OrderStatus
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all, read_rows
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeError,
@@ -142,17 +142,18 @@ def _known_to_sweep(
     }
 
 
+def lent_products(client: RetryingClient, deadline: Deadline) -> list[str]:
+    """The keys of the rows that may have units in lanes, sorted. The depot also names those of which only other lanes have units."""
+    depot = [PageKey(DEPOT, number) for number in range(PAGES)]
+    pages = read_all(client, depot, deadline, CommitStats()).pages.values()
+    return sorted(
+        key for page in pages if isinstance(page, Page) for key in (*page.entries, *page.emptied)
+    )
+
+
 def sweep_levels(client: RetryingClient, deadline: Deadline) -> None:
     """Read the available units of all products in lanes, each page once, and store them for lists."""
-    at, depot = timestamp(client.clock.now()), [PageKey(DEPOT, number) for number in range(PAGES)]
-    pages = read_all(client, depot, deadline, CommitStats()).pages.values()
-    # The depot also names the products of which only other lanes have units.
-    lent = [
-        product_id
-        for page in pages
-        if isinstance(page, Page)
-        for product_id in (*page.entries, *page.emptied)
-    ]
+    at, lent = timestamp(client.clock.now()), lent_products(client, deadline)
     rows = read_all(client, lent, deadline, CommitStats())
     levels = estimate_levels(client, rows, deadline, on_hand=False)
     for number in range(PAGES):
@@ -162,8 +163,7 @@ def sweep_levels(client: RetryingClient, deadline: Deadline) -> None:
             if PageKey.of(DEPOT, key).number == number
         }
         if part:
-            write = partial(write_swept, client.store, _swept_row(number), at, part)
-            client.call(write, deadline)
+            client.call(partial(write_swept, client.store, _swept_row(number), at, part), deadline)
 
 
 def _swept_row(number: int) -> str:
@@ -223,21 +223,6 @@ def read_levels(
     levels = estimate_levels(client, found, deadline)
     _check_readable(found)
     return [*levels.values()]
-
-
-def read_rows(
-    client: RetryingClient,
-    product_ids: Sequence[str],
-    deadline: Deadline,
-    *,
-    everywhere: bool = True,
-) -> Snapshot:
-    """Read the rows of products, and then their rows at other locations, if any."""
-    found = read_all(client, product_ids, deadline, CommitStats())
-    if everywhere:
-        places = [key for row in _rows_in(found) for key in row.place_keys]
-        found.add(read_all(client, places, deadline, CommitStats()))
-    return found
 
 
 def _rows_in(found: Snapshot) -> list[Product]:
@@ -305,9 +290,7 @@ def mark_shippable(
     for (order, shown), units in zip(orders, wanted, strict=True):
         with suppress(CorruptItemError):
             missing = _missing(order, units, found)
-            shown["shippable"] = not missing
-            if missing:
-                shown["missing"] = missing
+            shown.update({"shippable": not missing} | ({"missing": missing} if missing else {}))
 
 
 def open_units(

@@ -199,14 +199,11 @@ class LaneSource(Source):
         Products of a change that needs their rows are left out, because a product has one source in each round.
         """
         need, by_row = Counter[str](), set[str]()
-        pending = [*batch.pending.values()] if self.lane.lanes else []
-        # Changes that put units back into stock wait for the others: see `Batch.ready`.
-        is_last = all(change.gives_back for change in pending)
-        for change in pending:
+        for change in batch.pending.values() if self.lane.lanes else ():
             wanted = change.lane_units(batch.short)
             need.update(wanted)
-            if is_last or not (wanted or change.gives_back):
-                by_row.update(change.gives_back or change.product_ids)
+            if not wanted:
+                by_row.update(change.product_ids)
         return {product_id: units for product_id, units in need.items() if product_id not in by_row}
 
 

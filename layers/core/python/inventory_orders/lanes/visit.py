@@ -28,6 +28,7 @@ from inventory_orders.domain.planner import (
     Limits,
     Supply,
     pack,
+    strict_keys,
     write_down,
 )
 from inventory_orders.domain.product import Product
@@ -103,13 +104,14 @@ class LaneSupply(Supply):
         return (chain,) if chain else ()
 
     def _depot_first(self, decisions: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
-        """Split decisions into those that need the depot, and the rest. Keeps the order within each group."""
-        groups = {d.change.group for d in decisions if self._needs_depot(d)} - {None}
-
-        def is_first(decision: Decision) -> bool:
-            return self._needs_depot(decision) or decision.change.group in groups
-
-        return [d for d in decisions if is_first(d)], [d for d in decisions if not is_first(d)]
+        """Split decisions into those that need the depot, with all that must come before them, and the rest."""
+        strict, awaited = strict_keys(decisions), set[object]()
+        first, rest = list[Decision](), list[Decision]()
+        for decision in reversed(decisions):
+            is_first = self._needs_depot(decision) or not awaited.isdisjoint(decision.keys)
+            awaited |= strict & decision.keys if is_first else set()
+            (first if is_first else rest).append(decision)
+        return first[::-1], rest[::-1]
 
     def _needs_depot(self, decision: Decision) -> bool:
         """Whether a decision changes products that this process's lane does not sell."""
@@ -358,8 +360,8 @@ class Visit:
         return {
             product_id
             for change in self._batch.pending.values()
-            for product_id in change.lane_units(short)
-            if product_id in short or len(change.offers) == 1
+            for product_id, units in change.lane_units(short).items()
+            if units and (product_id in short or len(change.offers) == 1)
         }
 
     def _relisted(self) -> list[str]:
@@ -429,7 +431,7 @@ class Visit:
         else:
             most = max(demand.depot_level(product_id, self._lane.in_use), low)
             units = min(surplus, max(all_lacks, min(surplus // 2, math.ceil(most))))
-        need = self._need.get(product_id, demand.last_quantity(product_id))
+        need = self._need.get(product_id) or demand.last_quantity(product_id)
         reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
         changes_nothing = not units and reach <= self._allocation.entry(DEPOT, product_id).reach
         return None if units < max(0, lacks - stored) or changes_nothing else (units, reach)

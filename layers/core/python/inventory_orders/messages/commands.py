@@ -7,17 +7,18 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import COUNT, Adjustment, Decrement, Transfer
-from inventory_orders.domain.amendment import DEFAULT_TERMS, Amend, Terms
+from inventory_orders.domain.amendment import Amend
 from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.product import CatalogueEvent, NewProduct, check_floors
+from inventory_orders.domain.order_command import DEFAULT_TERMS, OrderCommand, Terms
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
@@ -74,7 +75,7 @@ def parse_order(
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
     """
-    return _queued_order(
+    return order_in(
         *(strict_json(body), group, default_hold, default_locations, request_id, placed_by),
         counts_users=counts_users,
     )
@@ -98,7 +99,7 @@ def parse_order_or_amend(
     document = strict_json(body)
     if is_amend(document):
         return order_command(command_in(document, "change_orders"), terms, group)
-    return _queued_order(
+    return order_in(
         *(document, group, default_hold, terms.locations, *sender),
         counts_users=terms.counts_users,
     )
@@ -107,25 +108,6 @@ def parse_order_or_amend(
 def is_amend(document: Any) -> bool:
     """Whether a document is meant as an amend. Otherwise, a queue for orders expects an order."""
     return isinstance(document, dict) and document.get("action") == OrderAction.AMEND
-
-
-def _queued_order(
-    document: Any,
-    group: str | None,
-    default_hold: int | None,
-    default_locations: tuple[str, ...],
-    request_id: str,
-    placed_by: str,
-    *,
-    counts_users: bool,
-) -> Order:
-    return order_in(
-        *(document, group, default_hold, default_locations),
-        # It is stored with the order, so a sender must not choose its size.
-        request_id=request_id if _REQUEST_ID.fullmatch(request_id) else None,
-        placed_by=placed_by[:MAX_NOTE] or None,
-        counts_users=counts_users,
-    )
 
 
 def parse_order_event(
@@ -157,13 +139,13 @@ def order_in(
     group: str | None,
     default_hold: int | None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
+    request_id: str = "",
+    placed_by: str = "",
     *,
     whole: str = "the message",
-    request_id: str | None = None,
-    placed_by: str | None = None,
     counts_users: bool = True,
 ) -> Order:
-    """Convert a document into an order. Error messages refer to the document as `whole`.
+    """Convert a document into an order. Error messages refer to the document as `whole`. For the other arguments, see `parse_order`.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
@@ -181,8 +163,9 @@ def order_in(
         document.get("split", False),
         _locations_of_lines(document),
         default_locations,
-        request_id,
-        placed_by,
+        # It is stored with the order, so a sender must not choose its size.
+        request_id if _REQUEST_ID.fullmatch(request_id) else None,
+        placed_by[:MAX_NOTE] or None,
         tuple(dict.fromkeys(document["buyers"])) if "buyers" in document else None,
         counts_users=counts_users,
     )
@@ -200,8 +183,7 @@ def order_in(
             f"combinations; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
             "items",
         )
-    if order.attributes:
-        _check_size(order.attributes)
+    _check_size(order.attributes)
     return order
 
 
@@ -401,7 +383,7 @@ def order_command(
         "until": document.get("until", ""),
         "notes": notes_in(document),
         "if_version": document.get("ifVersion"),
-        "since": "" if document.get("force") else terms.since,
+        "terms": replace(terms, since="") if document.get("force") else terms,
     }
     if action is not OrderAction.AMEND:
         return OrderCommand(**fields)
@@ -409,12 +391,10 @@ def order_command(
         raise InvalidMessageError(
             "SCHEMA_VIOLATION", "items: is missing; an amend needs items or attributes", "items"
         )
-    attributes, locations = (
-        document.get("attributes"),
-        _locations_of_lines({"items": (), **document}),
-    )
-    _check_size(attributes or {})
-    return Amend(**fields, group=group, locations=locations, attributes=attributes, terms=terms)
+    _check_size(document.get("attributes", {}))
+    locations = _locations_of_lines({"items": (), **document})
+    attributes = document.get("attributes")
+    return Amend(**fields, group=group, locations=locations, attributes=attributes)
 
 
 def parse_adjustment(body: str) -> Adjustment:
@@ -497,7 +477,6 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
     Raises:
         InvalidMessageError: A barcode has a wrong check digit, for example.
     """
-    check_floors(document.get("safetyStock", 0), document.get("backorderLimit", 0))
     return NewProduct(
         key_in(document),
         document["openingStock"],
@@ -507,7 +486,7 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
         document.get("price"),
         all_written(document.get("barcodes", ())),
         document.get("safetyStock", 0),
-        document.get("purchaseLimit", 0),
+        document.get("purchaseLimit"),
         document.get("limitGroup"),
     )
 

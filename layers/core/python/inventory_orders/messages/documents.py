@@ -160,7 +160,9 @@ def json_schema(name: str) -> dict[str, Any]:
     """Load a file of schemas: a message such as `order`, all `commands` by function and action, or the `types` that they use."""
 
     def resolved(part: dict[str, Any]) -> Any:
-        return json_schema("types")[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+        # A field may describe a type in other words.
+        of = part.pop("$ref", "").rpartition("/")[2]
+        return json_schema("types")[of] | part if of else part
 
     text = (Path(__file__).parent / "schemas" / f"{name}.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text, object_hook=resolved)

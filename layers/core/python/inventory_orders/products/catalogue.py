@@ -28,9 +28,10 @@ from inventory_orders.domain.product import (
     NewProduct,
     Product,
     ProductStatus,
-    check_floors,
+    check_terms,
     sortable_id,
     stock_status,
+    with_limit,
 )
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
 from inventory_orders.engine.memory import BoundedDict
@@ -40,6 +41,7 @@ from inventory_orders.engine.retrying_client import (
     RetryingClient,
     if_contended,
     read_product,
+    read_rows,
     update_product,
 )
 from inventory_orders.errors import (
@@ -290,18 +292,22 @@ class ProductCatalogue:
     def create(self, new: NewProduct, deadline: Deadline) -> tuple[bool, Product]:
         """Create if absent: create a product, or its stock at a location, and record the opening stock.
 
+        At a location, its purchase limit is that of the product's other locations, unless it names its own.
+
         Returns:
             Whether it was created, and the current product. If it already existed, nothing was changed.
 
         Raises:
             ProductNotFoundError: The new row is for a location, but the product does not exist.
             RejectedError: `TOO_MANY_PLACES` or `BARCODE_TAKEN`.
+            InvalidMessageError: See `with_limit`.
+            ContentionError: The limit of the other locations has just changed.
             CorruptItemError: The row breaks the table's contract, or DynamoDB does not accept the product's own row.
         """
-        at = timestamp(self.client.clock.now())
-        product = self._by_actor(product_to_create(new, at), at)
+        rows, at = rows_elsewhere(self.client, [new], deadline), timestamp(self.client.clock.now())
+        product = self._by_actor(product_to_create(with_limit(new, rows), at), at)
         try:
-            self.client.write(create_actions(product), deadline, self.stats)
+            self.client.write(create_actions(product, rows), deadline, self.stats)
         except TransactionCancelledError as cancelled:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
             if found:
@@ -454,7 +460,8 @@ class ProductCatalogue:
     ) -> Sequence[Update[Product]]:
         """Update a product's row, and then its rows at other locations. Skips locations that have just been delisted."""
         updates = [self.update_with_retry(product_id, change, deadline)]
-        for key in updates[0].after.place_keys if everywhere else ():
+        # A location may have been added since the row was read.
+        for key in self.get(product_id, deadline).place_keys if everywhere else ():
             with suppress(ProductNotFoundError):
                 updates.append(self.update_with_retry(key, change, deadline))
         return updates
@@ -466,6 +473,7 @@ class ProductCatalogue:
         deadline: Deadline,
         *,
         everywhere: bool = True,
+        if_barcodes: frozenset[str] | None = None,
     ) -> Sequence[Update[Product]]:
         """Set some of the attributes of a product that people may change. The others stay unchanged.
 
@@ -474,22 +482,30 @@ class ProductCatalogue:
         Args:
             changes: New values by attribute name of `Product`.
             everywhere: Whether `LIMITS` are also set at all other locations, if the row is the product's own.
+            if_barcodes: The barcodes that the new ones replace; None for any.
 
         Returns:
             See `discontinue`.
 
         Raises:
-            InvalidMessageError: The product would have both safety stock and backorders.
-            RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows; `BARCODE_TAKEN`; or
-                `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
+            InvalidMessageError: See `check_terms`.
+            RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows; `BARCODE_TAKEN`;
+                `BARCODES_CHANGED`, if it has others than `if_barcodes`; or `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
             InventoryOrdersError: See `update_with_retry`.
         """
         _check_details(product_id, changes)
         limits = {name: changes[name] for name in LIMITS if name in changes}
 
         def changed(product: Product) -> Product:
-            after = replace(product, **(changes if product.product_id == product_id else limits))
-            check_floors(after.safety_stock, after.backorder_limit)
+            is_own = product.product_id == product_id
+            after = replace(product, **(changes if is_own else limits))
+            check_terms(after, names_group=is_own and "limit_group" in changes)
+            if after.barcodes != product.barcodes and if_barcodes not in (None, product.barcodes):
+                raise RejectedError(
+                    f"barcodes: {in_words(product_id)} has other ones by now ({', '.join(sorted(product.barcodes)) or 'none'}); "
+                    "correct yours, and repeat the change",
+                    "BARCODES_CHANGED",
+                )
             if after.removable < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
                     f"{-product.stock_count:,} units of {in_words(product_id)} are on backorder; set a backorder limit of at "
@@ -562,12 +578,17 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
 
     Raises:
         ProductNotFoundError: The product does not exist.
+        ContentionError: Its purchase limit has changed.
         RejectedError: `TOO_MANY_PLACES` or `BARCODE_TAKEN`.
         CorruptItemError: DynamoDB does not accept the product's own row.
     """
     if Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES):
         (reason,) = cancelled.of(ActionKind.PLACES)
         product = require_product(reason.found, product_of(key))
+        if len(product.places) < MAX_PLACES:
+            raise ContentionError(
+                f"the purchase limit of {in_words(product.product_id)} has just changed"
+            )
         raise RejectedError(
             f"{in_words(product.product_id)} is already listed at the maximum of {MAX_PLACES} locations (not counting the "
             "default); delist it at one of them first",
@@ -603,6 +624,14 @@ def _check_no_newer_event(product: Product, at: str) -> None:
         )
 
 
+def rows_elsewhere(
+    client: RetryingClient, new: Iterable[NewProduct], deadline: Deadline
+) -> list[Product]:
+    """Read all rows of the products whose stock at another location is new. Leaves out unreadable ones."""
+    keys = [product_of(each.product_id) for each in new if location_of(each.product_id)]
+    return [*filter(None, read_rows(client, keys, deadline).products.values())] if keys else []
+
+
 def product_to_create(new: NewProduct, at: str) -> Product:
     """The first version of a product's row, at the default or another location."""
     given = [name for name in DETAILS if getattr(new, name) is not None]
@@ -619,7 +648,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
         backorder_limit=new.backorder_limit,
         low_stock_threshold=new.low_stock_threshold,
         safety_stock=new.safety_stock,
-        purchase_limit=new.purchase_limit,
+        purchase_limit=new.purchase_limit or 0,
         limit_group=new.limit_group,
         name=new.name,
         price=new.price,
@@ -630,8 +659,14 @@ def product_to_create(new: NewProduct, at: str) -> Product:
     )
 
 
-def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product's row, at the default or another location, record its opening stock, and list its words and barcodes."""
+def create_actions(product: Product, rows: Iterable[Product] = ()) -> list[Action]:
+    """The actions that create a product's row, at the default or another location, record its opening stock, and list its words and barcodes.
+
+    Args:
+        product: The row.
+        rows: The product's own row as read, if the new one is for another location, perhaps among other rows.
+    """
+    own = next((row for row in rows if row.product_id == product_of(product.product_id)), None)
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -645,7 +680,7 @@ def create_actions(product: Product) -> list[Action]:
     return [
         product_create_action(product),
         record_action(opening.key, opening),
-        *place_actions(product.product_id, is_new=True),
+        *place_actions(product.product_id, own, is_new=True),
         *word_actions(product.product_id, frozenset(), product.words),
         *barcode_actions(product, frozenset()),
     ]

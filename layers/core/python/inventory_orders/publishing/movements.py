@@ -1,8 +1,11 @@
-"""Records the movements of units that the stream of orders shows, so that lists by product and by reference need no scan."""
+"""Records the movements of units that the stream of orders shows, so that lists by product and by reference need no scan.
+
+The sweep uses it to check that Lambda reads the streams, and up to which time movements are complete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -11,11 +14,11 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.publisher import Undeliverable
-from inventory_orders.publishing.streams import rows_in, undeliverable, unread_streams
+from inventory_orders.publishing.streams import rows_in, undeliverable
 from inventory_orders.store import movements
 from inventory_orders.store.dynamodb import Store, call
 from inventory_orders.store.rows import Row
-from inventory_orders.store.tables import Table
+from inventory_orders.store.tables import STREAMED, Table
 
 
 class Recorder:
@@ -83,9 +86,41 @@ class Recorder:
             return
         changed_at, now = datetime.fromtimestamp(seconds, UTC), self._client.clock.now()
         if is_lost or (now - changed_at).total_seconds() > movements.LATE_SECONDS:
-            tried_at = None if is_lost else now
-            note = partial(movements.note_late, self._client.store, changed_at, tried_at)
-            self._client.call(note, deadline)
+            note = partial(movements.note_late, self._client.store, changed_at)
+            self._client.call(partial(note, None if is_lost else now), deadline)
+
+
+def unread_streams(
+    store: Store,
+    functions: Any,
+    mappings: Sequence[str],
+    what: str,
+    tables: Collection[Table] = STREAMED,
+) -> SweepReport:
+    """Report each table whose changes are not read.
+
+    Args:
+        store: The tables.
+        functions: A client that calls Lambda.
+        mappings: The UUIDs of the event source mappings that should read the streams; empty if none should.
+        what: What should happen to the changes, in words.
+        tables: The tables whose streams they should read.
+    """
+    report = SweepReport()
+    with report.noting_errors(f"cannot check whether changes are {what}: "):
+        found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
+        # docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
+        read = {
+            each["EventSourceArn"]
+            for each in found
+            if each["State"] not in ("Disabled", "Disabling", "Deleting")
+        }
+        report.problems |= {
+            f"changes of {table} are not {what}: no enabled event source mapping reads its stream": None
+            for table in (tables if mappings else ())
+            if store.stream(table) not in read
+        }
+    return report
 
 
 def follow_movements(store: Store, functions: Any, mappings: Sequence[str]) -> SweepReport:
@@ -96,10 +131,8 @@ def follow_movements(store: Store, functions: Any, mappings: Sequence[str]) -> S
         functions: A client that calls Lambda.
         mappings: The UUID of the event source mapping that should read the stream of orders; empty if none should.
     """
-    report = SweepReport()
-    unread = unread_streams(store, functions, mappings, "recorded", [Table.ORDERS])
-    report.problems |= dict.fromkeys(unread)
-    if mappings and not unread:
+    report = unread_streams(store, functions, mappings, "recorded", [Table.ORDERS])
+    if mappings and not (report.problems or report.unfinished):
         with report.noting_errors():
             found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
             if all(map(_is_recording, found)):

@@ -9,7 +9,8 @@ from itertools import chain
 from typing import Any
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.location import location_of
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.streams import rows_in
@@ -22,7 +23,7 @@ from inventory_orders.store.recent_changes import (
     recent_changes_in,
     write_recent_changes,
 )
-from inventory_orders.store.rows import Row, read_order
+from inventory_orders.store.rows import Row
 from inventory_orders.store.tables import KEYS, STREAM_BATCH, Table
 
 _TRIES = 3
@@ -82,16 +83,11 @@ def _changed(record: Any) -> Changed:
     key = row[KEYS[table][0]]
     if table is Table.PRODUCTS:
         return {(table.value, key): [location_of(key)]}
-    changed = {(table.value, key): _locations_of(row)}
+    # An order that took no units is at no location.
+    has_units = "userId" in row and row.get("status") != OrderStatus.REJECTED
+    supplied_from = row.get("suppliedFrom", [DEFAULT_LOCATION]) if has_units else []
+    changed: dict[tuple[str, str], Sequence[str]] = {(table.value, key): supplied_from}
     with suppress(UnpublishableError):
         for each in movements.moved_on_pages(before, after):
             changed[Table.PRODUCTS.value, each] = [location_of(each)]
     return changed
-
-
-def _locations_of(order: Row) -> Sequence[str]:
-    try:
-        taken = [line for line in read_order(order).lines if line.product_created_at]
-        return sorted({line.location_id for line in taken})
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return []

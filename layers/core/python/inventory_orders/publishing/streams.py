@@ -1,20 +1,13 @@
-"""Converts changes in the tables' streams into events, and checks that Lambda reads the streams."""
+"""Converts changes in the tables' streams into events."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from inventory_orders.domain.events import Event, order_events, product_events
-from inventory_orders.errors import (
-    OutcomeUnknownError,
-    StoreError,
-    ThrottledError,
-    UnpublishableError,
-    UnsupportedEventError,
-)
+from inventory_orders.errors import UnpublishableError, UnsupportedEventError
 from inventory_orders.publishing.publisher import Undeliverable
-from inventory_orders.store.dynamodb import Store, call
 from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import KEYS, Table
 
@@ -100,40 +93,3 @@ def _key(record: object) -> str:
         return " ".join(str(value["S"]) for value in keys.values())
     except (KeyError, TypeError, AttributeError):
         return ""
-
-
-def unread_streams(
-    store: Store,
-    functions: Any,
-    mappings: Sequence[str],
-    what: str,
-    tables: Collection[Table] = tuple(_OF),
-) -> list[str]:
-    """Report each table whose changes are not read. If AWS does not answer, this reports nothing.
-
-    Args:
-        store: The tables.
-        functions: A client that calls Lambda.
-        mappings: The UUIDs of the event source mappings that should read the streams; empty if none should.
-        what: What should happen to the changes, in words.
-        tables: The tables whose streams they should read.
-    """
-    if not mappings:
-        return []
-    try:
-        found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
-        # docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
-        read = {
-            each["EventSourceArn"]
-            for each in found
-            if each["State"] not in ("Disabled", "Disabling", "Deleting")
-        }
-        return [
-            f"changes of {table} are not {what}: no enabled event source mapping reads its stream"
-            for table in tables
-            if store.stream(table) not in read
-        ]
-    except (ThrottledError, OutcomeUnknownError):
-        return []
-    except StoreError as error:
-        return [f"cannot check whether changes are {what}: {error}"]

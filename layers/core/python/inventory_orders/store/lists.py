@@ -1,4 +1,4 @@
-"""Reads lists page by page: orders by user, status or late payment, ending holds, products, words, transfers, and adjustments.
+"""Reads lists page by page: orders by user, status or late payment, holds, products, words, transfers, counts and adjustments.
 
 Each function raises a `StoreError` if a request fails.
 """
@@ -17,17 +17,17 @@ from typing import Any
 
 from inventory_orders.domain.adjustment import TRANSFER_LOST, TRANSFER_OUT
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of
-from inventory_orders.domain.record import AdjustmentKey, OrderStatus
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.domain.words import WordKey, first_match
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Item, Row, decode, encode, key_item
 from inventory_orders.store.tables import (
-    BY_EXPIRY,
     BY_LATE_PAYMENT,
     BY_STATUS,
     BY_STOCKTAKE,
     BY_TRANSFER,
     BY_USER,
+    INDEXES,
     KEYS,
     LATE_PAYMENT_SHARDS,
     SHARDS,
@@ -37,8 +37,10 @@ from inventory_orders.store.tables import (
     status_shards,
 )
 
-_HOLDS_OF_A_PAGE = 1000
 _WORDS_OF_A_PAGE, _WORDS_TO_TRY = 200, 4
+
+_LAST = "\x7f"
+"""Sorts after all ids and times."""
 
 _WAITING = (OrderStatus.PENDING, OrderStatus.CONFIRMED)
 """The statuses of orders that wait for something. The longest wait is listed first."""
@@ -108,8 +110,9 @@ class OrderFilter:
     @property
     def is_sparse(self) -> bool:
         """Whether it may leave out most entries that are read."""
-        of_user = self.user_id is not None and self != OrderFilter(self.user_id)
-        return of_user or self.location_id is not None or self.seen_at is not None
+        return (self.location_id, self.seen_at) != (None, None) or (
+            self.user_id is not None and self != OrderFilter(self.user_id)
+        )
 
     def includes(self, entry: Row) -> bool:
         """Whether it includes an order, by its entry in an index."""
@@ -257,33 +260,41 @@ def list_products(
 
 
 def list_entries(
-    store: Store, index: Index, key: str, limit: int, after: ListPosition | None
+    store: Store,
+    index: Index | None,
+    key: str,
+    limit: int,
+    after: ListPosition | None,
+    until: str = _LAST,
 ) -> tuple[list[Row], ListPosition | None]:
-    """List the entries of an index of products or adjustments. The list is eventually consistent.
+    """List the entries of an index, which is eventually consistent, or the adjustments of a row by id, strongly consistent.
 
     Args:
         store: The tables.
-        index: `BY_LEVEL`, sorted by product; `BY_COUNT`, the longest not counted first; or `BY_STOCKTAKE`, the newest first.
-        key: The status, the location or the stocktake, as stored.
+        index: `BY_LEVEL`, sorted by product; `BY_COUNT`, the longest not counted first; `BY_STOCKTAKE`, the newest first; or
+            `BY_EXPIRY`, the hold that ends first. None for adjustments.
+        key: The status, location, stocktake or shard, as stored; for adjustments, the key of the product's row.
         limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
+        until: The last sort key.
 
     Returns:
         The entries, and where to continue; None at the end.
     """
-    table = Table.STOCK_ADJUSTMENTS if index is BY_STOCKTAKE else Table.PRODUCTS
-    (partition, sort), keys = index.keys, KEYS[table]
+    table = next((each for each in INDEXES if index in INDEXES[each]), Table.STOCK_ADJUSTMENTS)
+    keys, (partition, sort) = KEYS[table], KEYS[table] if index is None else index.keys
+    how: dict[str, Any] = {"ConsistentRead": True} if index is None else {"IndexName": index.name}
     # No id contains a space.
     start = {} if after is None else dict(zip(keys, after.id.split(" "), strict=True))
     rows, last = _query(
         store,
         table,
-        f"#{partition} = :key",
-        {"key": key},
-        encode({sort: after.at, **start, partition: key}) if after else None,
+        f"#{partition} = :key AND #{sort} <= :until",
+        {"key": key, "until": until},
+        encode(start | {partition: key, sort: after.at}) if after else None,
         Limit=limit,
-        IndexName=index.name,
         ScanIndexForward=index is not BY_STOCKTAKE,
+        **how,
     )
     return rows, ListPosition(last[sort], " ".join(last[k] for k in keys)) if last else None
 
@@ -332,45 +343,16 @@ def search_products(
         )
         if last is None:
             break
-    found = _matching(rows, word, wanted)
+    places = ((_word_of(row), row.get("words", ())) for row in rows)
+    # A product is listed once, although several of its words may begin with `word`.
+    found = [place for place, words in places if place.at == first_match(words, word, wanted)]
     if len(found) > limit:
         return found[:limit], found[limit - 1]
     return found, _word_of(last) if last else None
 
 
-def _matching(rows: Iterable[Row], word: str, wanted: Sequence[str]) -> list[ListPosition]:
-    """The products that have all wanted words. Each is listed once, although several of its words may begin with `word`."""
-    places = ((_word_of(row), row.get("words", ())) for row in rows)
-    return [place for place, words in places if place.at == first_match(words, word, wanted)]
-
-
 def _word_of(row: Row) -> ListPosition:
     return ListPosition(*row["word"].partition("#")[::2])
-
-
-def list_adjustments(
-    store: Store, product_id: str, limit: int, after: ListPosition | None
-) -> tuple[list[Row], ListPosition | None]:
-    """List a product's adjustments, sorted by id, with strong consistency.
-
-    Args:
-        store: The tables.
-        limit: Maximum number of entries.
-        after: The position to continue after; None for the beginning.
-
-    Returns:
-        Their rows, and where to continue; None at the end.
-    """
-    rows, last = _query(
-        store,
-        Table.STOCK_ADJUSTMENTS,
-        "#productId = :product",
-        {"product": product_id},
-        key_item(AdjustmentKey(product_id, after.id)) if after else None,
-        Limit=limit,
-        ConsistentRead=True,
-    )
-    return rows, ListPosition("", last["adjustmentId"]) if last else None
 
 
 def list_transfers(
@@ -419,36 +401,3 @@ def _transfer(reference: str, product_id: str, steps: Sequence[Row]) -> Row:
         "since": steps[0]["appliedAt"],
         "changedAt": steps[-1]["appliedAt"],
     }
-
-
-def list_holds(
-    store: Store, shard: int, until: str, after: ListPosition | None = None
-) -> tuple[list[ListPosition], ListPosition | None]:
-    """List the holds of a shard that end by a given time, oldest first. They are a hint: the list is eventually consistent.
-
-    Args:
-        store: The tables.
-        shard: The number of the shard, below `EXPIRY_SHARDS`.
-        until: The time.
-        after: The position to continue after; None for the beginning.
-
-    Returns:
-        Some of the holds, and where to continue; None at the end.
-    """
-    name = SHARDS[shard]
-    rows, last = _query(
-        store,
-        Table.ORDERS,
-        "#expiryShard = :shard AND #expiresAt <= :until",
-        {"shard": name, "until": until},
-        encode({"expiryShard": name, "expiresAt": after.at, "orderId": after.id})
-        if after
-        else None,
-        Limit=_HOLDS_OF_A_PAGE,
-        IndexName=BY_EXPIRY.name,
-    )
-    return [*map(_hold_of, rows)], _hold_of(last) if last else None
-
-
-def _hold_of(row: Row) -> ListPosition:
-    return ListPosition(row["expiresAt"], row["orderId"])

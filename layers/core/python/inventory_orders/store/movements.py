@@ -6,13 +6,13 @@ Nothing is ever decided from it. Each row follows from its order alone, so it ma
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import (
@@ -84,8 +84,11 @@ def moved_on_pages(before: Row | None, after: Row | None) -> list[str]:
     Raises:
         UnpublishableError: The order's row after the change is unreadable.
     """
-    changed = changed_rows(before, after)
-    return [month[10:] for (month, _), row in changed.items() if row and "page" in row]
+    return [
+        month[10:]
+        for (month, _), row in changed_rows(before, after).items()
+        if row and "page" in row
+    ]
 
 
 def rows_of(order: Row | None) -> dict[Key, Row]:
@@ -173,7 +176,11 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
     # If the product had been delisted, no units go back into stock.
     restocked = None if version is None else quantity
     is_lost = step.action == OrderAction.CANCEL and step.restock is False
-    row = _notes(step) | {"action": step.action, "version": version}
+    row = _notes(step) | {
+        "action": step.action,
+        "page": step.restocked_pages.get(product_id),
+        "version": version,
+    }
     is_undone = step.action == OrderAction.UNFULFIL
     if is_lost or is_undone or step.action == OrderAction.FULFIL:
         return row | {
@@ -182,8 +189,8 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
             "page": step.out_page,
             "version": step.out_version,
         }
-    came = restocked if step.action == OrderAction.RETURN else None
-    return row | {"delta": restocked, "onHandDelta": came}
+    is_back = step.action == OrderAction.RETURN
+    return row | {"delta": restocked, "onHandDelta": restocked if is_back else None}
 
 
 def _notes(step: Step) -> Row:
@@ -285,20 +292,6 @@ def _partition(store: Store, stock_month: str) -> list[Row]:
 # ---------------------------------------------------------------------- lists
 
 
-class History(NamedTuple):
-    """A part of the history of a product's stock at a location, newest first.
-
-    Attributes:
-        entries: The changes: rows in `StockAdjustments` and `Movements`.
-        after: Where to continue; None at the end.
-        complete_until: The time up to which no movement is missing. None if this is not known, or if the stage records none.
-    """
-
-    entries: Sequence[Row]
-    after: ListPosition | None
-    complete_until: str | None
-
-
 def list_history(
     store: Store,
     key: str,
@@ -308,7 +301,7 @@ def list_history(
     has_movements: bool,
     since: str = " ",
     until: str = "~",
-) -> History:
+) -> tuple[list[Row], ListPosition | None]:
     """List the changes to a product's stock at a location, newest first. The list is eventually consistent.
 
     Args:
@@ -319,11 +312,13 @@ def list_history(
         has_movements: Whether the stage records movements. Otherwise, only adjustments are listed.
         since: The earliest time, as stored.
         until: Leave out changes at this time, as stored, and later.
+
+    Returns:
+        The changes, which are rows in `StockAdjustments` and `Movements`, and where to continue; None at the end.
     """
-    complete = complete_until(store) if has_movements else None
     end = after or ListPosition(until, "")
     found = changes(store, key, limit + 1, end.at, has_movements=has_movements)
-    return History(*_page(found, since, end, limit), complete)
+    return _page(found, since, end, limit)
 
 
 def position_of(row: Row) -> ListPosition:
@@ -386,11 +381,11 @@ def list_orders(
         if after is None
         else ListPosition(after.at, f"1{after.at}#{after.id}#")
     )
-    if wanted.reference is not None:
-        rows = _newest(store, BY_REFERENCE, wanted.reference, limit + 1, end.at)
-    else:
-        found = movements(store, wanted.product_key or "", limit + 1, end.at)
-        rows = (row for row in found if row["action"] == PLACE)
+    rows = (
+        (row for row in movements(store, key, limit + 1, end.at) if row["action"] == PLACE)
+        if (key := wanted.product_key)
+        else _newest(store, BY_REFERENCE, wanted.reference or "", limit + 1, end.at)
+    )
     page, last = _page(rows, wanted.since, end, limit)
     orders = [*map(_order, page)]
     return orders, orders[-1] if last else None

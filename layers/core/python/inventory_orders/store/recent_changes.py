@@ -20,7 +20,7 @@ _STALE_BY = 4
 """By how many versions a read may be older than the reader's cursor. A cursor that is further ahead is of another table."""
 
 Changed = Mapping[tuple[str, str], Sequence[str]]
-"""The locations of each changed order or product's row, by table and key. Unreadable orders have no locations."""
+"""The locations of each changed order or product's row, by table and key. Orders that took no units have none."""
 
 _KEY = {"page": {"S": "changes"}}
 

@@ -402,6 +402,7 @@ def order_row(order: OrderRecord) -> Row:
         "createdAt": order.created_at,
         "lastUpdatedAt": order.last_updated_at,
         "_version": order.version,
+        "changedVersion": order.changed_version,
         "holdSeconds": order.hold_seconds,
         "expiresAt": order.expires_at,
         "expiryShard": None
@@ -418,7 +419,9 @@ def order_row(order: OrderRecord) -> Row:
                 "ifVersion": late_payment.if_version,
             }
         ),
-        "asked": _asked_row(order.asked),
+        "asked": None
+        if (asked := order.asked) is None
+        else {"items": [*map(_line_row, asked.lines)], "attributes": dict(asked.attributes)},
         "locations": _list_of(order.locations),
         "buyers": _list_of(order.buyers),
         "pseudonymisedAt": order.pseudonymised_at,
@@ -444,12 +447,6 @@ def order_row(order: OrderRecord) -> Row:
         "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
-
-
-def _asked_row(asked: Asked | None) -> Row | None:
-    if asked is None:
-        return None
-    return {"items": [*map(_line_row, asked.lines)], "attributes": dict(asked.attributes)}
 
 
 def _list_of(names: Iterable[str] | None) -> list[str] | None:
@@ -545,6 +542,7 @@ def read_order(row: Row) -> OrderRecord:
         if (asked := row.get("asked")) is None
         else Asked(tuple(map(_read_line, asked["items"])), asked["attributes"]),
         rejected_amends=tuple(map(_read_rejected, row.get("rejectedAmends", ()))),
+        changed_version=row.get("changedVersion"),
     )
 
 
@@ -588,9 +586,12 @@ def _rejected_row(rejected: RejectedAmend) -> Row:
 
 
 def _read_rejected(row: Row) -> RejectedAmend:
-    reason, subject = RejectionReason[row["reason"]], _text(row, "subject")
-    limits = tuple(ExceededLimit(**each) for each in row.get("limits", ()))
-    rejection = Rejection(reason, subject, _read_shortages(row), limits=limits)
+    rejection = Rejection(
+        RejectionReason[row["reason"]],
+        _text(row, "subject"),
+        _read_shortages(row),
+        limits=tuple(ExceededLimit(**each) for each in row.get("limits", ())),
+    )
     return RejectedAmend(_text(row, "stepId"), _text(row, "at"), rejection)
 
 
@@ -654,6 +655,7 @@ def _step_row(step: Step) -> Row:
                 "productId": product_id,
                 "quantity": quantity,
                 "returnedVersion": step.restocked_versions.get(product_id),
+                "returnedPage": step.restocked_pages.get(product_id),
             }
         )
         for product_id, quantity in (step.quantities or {}).items()
@@ -681,6 +683,10 @@ def _read_units(item: Row) -> tuple[str, int]:
     return _text(item, "productId"), quantity
 
 
+def _of_items(items: Iterable[Row] | None, name: str) -> dict[str, Any]:
+    return {item["productId"]: item[name] for item in items or () if name in item}
+
+
 def _read_step(row: Row) -> Step:
     items = row.get("items")
     return Step(
@@ -688,11 +694,8 @@ def _read_step(row: Row) -> Step:
         at=_text(row, "at"),
         step_id=row.get("stepId"),
         quantities=None if items is None else dict(map(_read_units, items)),
-        restocked_versions={
-            item["productId"]: item["returnedVersion"]
-            for item in items or ()
-            if "returnedVersion" in item
-        },
+        restocked_versions=_of_items(items, "returnedVersion"),
+        restocked_pages=_of_items(items, "returnedPage"),
         restock=row.get("restock"),
         notes={
             name: row[name] if name == SCANNED else _text(row, name)

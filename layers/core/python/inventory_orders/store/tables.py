@@ -51,7 +51,7 @@ class Index(NamedTuple):
 
 
 BY_LEVEL = Index("byLevel", ("status", "productId"))
-BY_COUNT = Index("byCount", ("countPlace", "countedAt"))
+BY_COUNT = Index("byCount", ("countPlace", "countedAt"), ("createdAt",))
 BY_USER = Index("byUser", ("userId", "createdAt"), ("status", "statusAt", "suppliedFrom"))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
 BY_STATUS = Index(

@@ -242,7 +242,7 @@ def _taking(product: Product, units: int, floor: int, moment: datetime) -> Write
 
 
 def _same(name: str) -> str:
-    """Build the condition that an optional number has not changed since it was last read. A missing number counts as 0."""
+    """Build the condition that an optional value has not changed since it was last read. A missing value counts as 0."""
     return f"(#{name} = :{name} OR (attribute_not_exists(#{name}) AND :{name} = :zero))"
 
 
@@ -466,8 +466,7 @@ def barcode_actions(product: Product, before: frozenset[str]) -> list[Action]:
         before: Its barcodes as read; empty if it is created.
     """
     new = {key_of_barcode(each): each for each in product.barcodes - before}
-    kept = {*map(key_of_barcode, product.barcodes)}
-    gone = {*map(key_of_barcode, before)} - kept
+    gone = {*map(key_of_barcode, before)}.difference(map(key_of_barcode, product.barcodes))
     return [
         *(
             Action(
@@ -485,17 +484,27 @@ def barcode_actions(product: Product, before: frozenset[str]) -> list[Action]:
     ]
 
 
-def place_actions(key: str, *, is_new: bool) -> list[Action]:
+def place_actions(key: str, own: Product | None = None, *, is_new: bool) -> list[Action]:
     """Build the action that adds a location to the list in the product's own row, or removes it. The default one is not listed.
 
-    It neither raises the version nor respects leases, because the list does not affect any decision that the version guards.
+    A location is added if the product's purchase limit, which it may have taken over, has not changed. The action neither raises the version nor respects leases, because the list does not affect any decision that the version guards.
     So it does not compete with counts or orders at the default location. Only the row's deletion has a condition on the list.
+
+    Args:
+        key: The key of the row at the location.
+        own: The product's own row as read, if the location is added; None if there is none.
+        is_new: Whether the location is added.
     """
     place = {"place": frozenset({location_of(key)})}
     write = Write("DELETE #places :place", "attribute_exists(#productId)", place)
     if is_new:
         write = replace(write, update="ADD #places :place").on(
-            "(attribute_not_exists(#places) OR size(#places) < :most)", most=MAX_PLACES
+            "(attribute_not_exists(#places) OR size(#places) < :most) AND "
+            f"{_same('purchaseLimit')} AND {_same('limitGroup')}",
+            most=MAX_PLACES,
+            purchaseLimit=own.purchase_limit if own else 0,
+            limitGroup=(own and own.limit_group) or 0,
+            zero=0,
         )
     return [Action(ActionKind.PLACES, product_of(key), write)] if location_of(key) else []
 
