@@ -92,16 +92,18 @@ class LaneSupply(Supply):
             drafts = [Draft(places=set(moved), actions=len(moved), size=size)]
         reserved = int(self.release is not None)
         drafts = pack(first, self, replace(limits, actions=limits.actions - reserved), drafts)
-        needed = (
-            n for n, draft in enumerate(drafts) if any(map(self._needs_depot, draft.decisions))
-        )
-        last = max(needed, default=0)
+        last = self._last_with_depot(drafts)
         drafts += pack(rest, self, limits)
         transactions = write_down(drafts, self)
         if self.release is not None and drafts[last].actions < limits.actions:
             transactions[last] = replace(transactions[last], release=self.release)
         chain = tuple((transaction,) for transaction in transactions)
         return (chain,) if chain else ()
+
+    def _last_with_depot(self, drafts: Sequence[Draft]) -> int:
+        """The number of the last draft that needs the depot, or of the first draft, because of its moves."""
+        needed = (any(map(self._needs_depot, draft.decisions)) for draft in drafts)
+        return max((number for number, is_needed in enumerate(needed) if is_needed), default=0)
 
     def _depot_first(self, decisions: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
         """Split decisions into those that need the depot, with all that must come before them, and the rest."""
@@ -253,10 +255,7 @@ class Visit:
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         # A filled page is at most as large as the depot's.
         most = Limits().size // 2 // max(1, self._allocation.size(shelves))
-        self._waiting = self._lane.waiting[: min(most, _MOST_FILLED)]
-        for lease in self._waiting:
-            self._demand.observe_needs(lease.needs)
-        self._read_rows(found)
+        self._read_rows(found, self._lane.waiting[: min(most, _MOST_FILLED)])
         return True
 
     def _look_and_read(self, keys: Sequence[Key]) -> Snapshot:
@@ -273,21 +272,26 @@ class Visit:
         self._depot.client.side_by_side(lambda read_one: read_one(), reads)
         return found
 
-    def _read_rows(self, found: Snapshot) -> None:
+    def _read_rows(self, found: Snapshot, waiting: Sequence[LaneLease]) -> None:
         """Read the pages of lanes that wait, and the rows that the visit needs, unless they were read together with the pages."""
+        self._waiting = [*waiting]
+        for lease in waiting:
+            self._demand.observe_needs(lease.needs)
         wanted = self._rows_to_read()
-        pages = {lease: _pages_of(lease) for lease in self._waiting}
         others = [p for p in wanted if p not in found.products]
-        if others or pages:
-            found.add(self._read([*others, *chain(*pages.values())]))
-        self._waiting = []
-        for lease, own in pages.items():
-            stored = [page for key in own if isinstance(page := found.pages[key], Page)]
-            # Owners that no longer wait write their pages.
-            if lease.needs.version == sum(page.version for page in stored):
-                self._waiting.append(lease)
-                self._allocation.add_pages(stored)
+        keys: list[Key] = [*others, *chain.from_iterable(map(_pages_of, waiting))]
+        if keys:
+            found.add(self._read(keys))
+        self._waiting = [lease for lease in waiting if self._still_waits(lease, found)]
         self._allocation.rows |= {p: found.products[p] for p in wanted if p in found.products}
+
+    def _still_waits(self, lease: LaneLease, found: Snapshot) -> bool:
+        """Whether the owner of a lane has not written its pages since it published its needs. If so, adds the pages."""
+        stored = [p for key in _pages_of(lease) if isinstance(p := found.pages[key], Page)]
+        is_waiting = lease.needs.version == sum(page.version for page in stored)
+        if is_waiting:
+            self._allocation.add_pages(stored)
+        return is_waiting
 
     def _rows_with_pages(self) -> list[str]:
         """The rows to read together with the pages. That is faster, even if the depot turns out to have enough."""
@@ -418,23 +422,24 @@ class Visit:
 
     def _to_lend(self, row: Product, lacks: int, all_lacks: int) -> tuple[int, int] | None:
         """How many units a row lends (all spare units, or at most half of a large stock), and the product's reach."""
-        product_id, demand = row.product_id, self._demand
-        key = PageKey.of(DEPOT, product_id)
+        product_id, key = row.product_id, PageKey.of(DEPOT, row.product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low_level(product_id)
         is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
         if not row.may_be_lent or is_full or row.lease_left(self._batch.now):
             return None
-        surplus = self._surplus(row)
-        if surplus <= low:
-            self._depot.drained.observe(product_id)
-            units = surplus
-        else:
-            most = max(demand.depot_level(product_id, self._lane.in_use), low)
-            units = min(surplus, max(all_lacks, min(surplus // 2, math.ceil(most))))
-        need = self._need.get(product_id) or demand.last_quantity(product_id)
+        units = self._units_to_lend(row, low, all_lacks)
+        need = self._need.get(product_id) or self._demand.last_quantity(product_id)
         reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
         changes_nothing = not units and reach <= self._allocation.entry(DEPOT, product_id).reach
         return None if units < max(0, lacks - stored) or changes_nothing else (units, reach)
+
+    def _units_to_lend(self, row: Product, low: float, lacks: int) -> int:
+        surplus = self._surplus(row)
+        if surplus <= low:
+            self._depot.drained.observe(row.product_id)
+            return surplus
+        most = max(self._demand.depot_level(row.product_id, self._lane.in_use), low)
+        return min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
 
     def _surplus(self, row: Product) -> int:
         """How many units a row can lend. Others sell from a contested row until the loan is committed."""
