@@ -642,9 +642,10 @@ def _with_lanes(
     *,
     lanes: int = 2,
     faults: tuple[str, ...] = _TORN,
+    switches: int = 3,
     **more: Any,
 ) -> Scenario:
-    return Scenario(name, set_up, rivals, lanes=lanes, faults=faults, **more)
+    return Scenario(name, set_up, rivals, lanes=lanes, faults=faults, switches=switches, **more)
 
 
 _IN_ROWS = (
@@ -1374,7 +1375,6 @@ _IN_LANES = (
         # B takes all units that A's lane has not sold by then.
         [buys("a", p=1), buys("b", p=6), buys("c", p=3)],
         faults=(*_TORN, "late", "clocks"),
-        switches=3,
     ),
     _with_lanes(
         "order that another location serves against recall",
