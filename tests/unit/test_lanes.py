@@ -22,6 +22,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
 from inventory_orders.lanes.lane import LANE_SECONDS
+from inventory_orders.store.lane_leases import read_lane_leases
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
 from testing.schedules.in_turn.lanes import LaneShop
@@ -63,8 +64,8 @@ def test_a_product_is_sold_from_its_row_until_contention_then_from_lanes(shop):
     sell()
     assert costs[0] == costs[1] == [READ, WRITE]
     assert costs[2] == [WRITE], "from the cache"
-    # The concurrent writer's two calls follow the failed write. Then the worker leases a lane, counts lanes again, and visits the depot.
-    assert costs[3] == [WRITE, READ, WRITE, READ, UPDATE, READ, *VISIT]
+    # The concurrent writer's two calls follow the failed write. Then the worker leases a lane, and its visit counts lanes again.
+    assert costs[3] == [WRITE, READ, WRITE, READ, UPDATE, UPDATE, READ, READ, WRITE]
     assert costs[4] == [WRITE]
     lane = shop.source(orders[4].order_id)
     assert [shop.source(order.order_id) for order in orders] == [None, None, None, lane, lane]
@@ -107,26 +108,120 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     }
 
 
-@pytest.mark.parametrize(
-    ("is_crowded", "units", "source"), [(True, 6, None), (True, 1000, None), (False, 6, "lane")]
-)
-def test_if_others_wait_the_row_sells_what_the_lane_is_short_of(shop, is_crowded, units, source):
-    """The row sells the missing units if it can spare them. If no other worker waits, the lane is filled instead."""
+@pytest.mark.parametrize("is_crowded", [True, False])
+@pytest.mark.parametrize("in_lane", [0, 5])
+def test_a_lane_with_too_few_units_is_filled_and_an_empty_one_only_if_others_wait(
+    shop, in_lane, is_crowded
+):
     shop.list("p")
     worker = shop.owner()
-    shop.lend("p", {worker.source.lane.number: 5}, reach=2)
-    worker.source.lane.forget()
+    if in_lane:
+        shop.lend("p", {worker.source.lane.number: in_lane}, reach=2)
+        worker.source.lane.forget()
     shop.quiet.add("p")
     if is_crowded:
         worker.source.depot.line.observe(1.0)
-    assert shop.outcomes(worker, shop.new_order("p", units=units)) == [APPLIED]
-    assert (shop.source(f"o{shop.orders}") is None) == (source is None)
-    if units == 1000:
-        assert (shop.stock("p"), shop.held("p")) == (0, {})
-        return
-    assert (shop.calls == [READ, READ, WRITE]) == is_crowded
-    assert shop.outcomes(worker, shop.new_order("p", units=5)) == [APPLIED]
-    assert shop.source(f"o{shop.orders}") == worker.source.lane.number
+    assert shop.outcomes(worker, shop.new_order("p", units=6)) == [APPLIED]
+    source = worker.source.lane.number if in_lane or is_crowded else None
+    assert shop.source(f"o{shop.orders}") == source
+
+
+# ---------------------------------------------------------------------- lanes whose owners wait
+
+
+def waits(shop, worker, orders=10, **units):
+    """Let a worker publish what it waits for."""
+    worker.source.lane.publish(units, orders, shop.soon(), CommitStats())
+
+
+def visits(shop, visitor):
+    """Let a worker visit the depot for product `warm-up`, at which others wait."""
+    visitor.source.depot.line.observe(1.0)
+    visitor.source.lane.forget()
+    need = shop.held("warm-up").get(visitor.source.lane.number, 0) + 1
+    assert shop.outcomes(visitor, shop.new_order("warm-up", units=need)) == [APPLIED]
+
+
+def test_a_visitor_borrows_for_those_who_wait_and_fills_their_lanes(shop):
+    shop.list_all("p", "q")
+    visitor, owner = shop.owner(), shop.owner()
+    waits(shop, owner, p=3, q=2)
+    visits(shop, visitor)
+    lane = owner.source.lane.number
+    for product_id, least in (("p", 3), ("q", 2)):
+        assert shop.held(product_id)[lane] >= least
+    owner.source.lane.forget()
+    assert shop.outcomes(owner, shop.new_order("p", "q", units=2)) == [APPLIED]
+    assert UPDATE not in shop.calls, "the owner has not visited the depot"
+    assert {shop.source(f"o{shop.orders}", line) for line in range(2)} == {lane}
+
+
+def test_a_worker_that_waits_publishes_its_needs_and_leaves_once_its_lane_is_filled(shop):
+    shop.list_lent("p", 100, {}, depot=50)
+    worker = shop.owner()
+    shop.occupy(DEPOT, 1_000.0)
+    lane, seen = worker.source.lane.number, []
+
+    def act(request):
+        seen.append(request["Key"]["page"]["S"])
+        if seen.count("0/lease") < 3:
+            shop.once(UPDATE, act)
+        else:
+            shop.fill(lane, "p", 5)
+
+    shop.once(UPDATE, act)
+    assert shop.outcomes(worker, shop.new_order("p", units=4)) == [APPLIED]
+    assert shop.source(f"o{shop.orders}") == lane
+    assert seen.count(f"{lane}/lease") == 1, "the needs are published once"
+    (lease,) = read_lane_leases(shop.store, [lane])
+    assert (lease.needs.units, lease.needs.orders) == ({"p": 4}, 1)
+
+
+@pytest.mark.parametrize("why", ["sold", "late", "ended", "scarce", "unreadable", "relisted"])
+def test_the_lane_of_an_owner_that_does_not_wait_is_left_alone(shop, why):
+    shop.list("p", 2 if why == "scarce" else 100)
+    shop.list("q")
+    visitor, owner = shop.owner(), shop.owner()
+    lane = owner.source.lane.number
+    shop.lend("q", {lane: 5}, reach=2)
+    owner.source.lane.forget()
+    assert shop.outcomes(owner, shop.new_order("q")) == [APPLIED]
+    waits(shop, owner, p=3)
+    if why == "sold":
+        assert shop.outcomes(owner, shop.new_order("q")) == [APPLIED]
+    elif why == "late":
+        shop.clock.sleep(6.0)
+    elif why == "ended":
+        shop.edit(Table.ALLOTMENTS, f"{lane}/lease", lockTime={"N": "0"})
+    if why == "unreadable":
+        with shop.broken_page(lane, "q"):
+            visits(shop, visitor)
+    elif why != "relisted":
+        visits(shop, visitor)
+    assert lane not in shop.held("p")
+
+
+def test_a_lane_of_the_api_gets_only_what_its_owner_waits_for(shop):
+    shop.list_all("p", "q")
+    visitor, process = shop.owner(lanes=1), shop.api(lanes=1)
+    visitor.source.lane.last = 2
+    process.source.lane.take(shop.soon(), CommitStats())
+    found = shop.store.read(process.source.lane.keys)
+    process.source.lane.remember(found.pages.values())
+    shop.lend("q", {}, depot=90, reach=2)
+    waits(shop, process, orders=1, p=1)
+    visits(shop, visitor)
+    assert (shop.held("p")[2] >= 1, 2 in shop.held("q")) == (True, False)
+
+
+def test_a_row_with_nothing_to_lend_is_not_written(shop):
+    """The depot may fill lanes with the product, but now it has too few units for that."""
+    shop.list_lent("p", 11, {}, depot=10)
+    worker = shop.owner(lanes=8)
+    version = shop.product("p").version
+    assert shop.outcomes(worker, shop.new_order("p", units=9)) == [APPLIED]
+    assert shop.source(f"o{shop.orders}") == DEPOT
+    assert shop.product("p").version == version
 
 
 def test_a_lane_gets_some_of_what_only_other_lanes_have_sold(shop):
@@ -220,7 +315,7 @@ def test_a_dead_owner_of_the_depots_lease_blocks_visits_for_two_seconds(shop):
     report = shop.sell(worker, shop.new_order("p"))
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.measured["DepotWait"][0] / 1000 < 3.0
-    assert len(shop.calls) < 50, "each attempt to take the lease costs a write unit"
+    assert shop.calls.count(UPDATE) < 50, "each attempt to take the lease costs a write unit"
 
 
 @pytest.mark.parametrize(("units", "outcome"), [(4, REJECTED), (2, APPLIED)])

@@ -112,7 +112,9 @@ class LaneSource(Source):
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
         visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
-        return visit.prepare(commit, self.patience, recalls=self.recalls)
+        if not visit.begin(self.patience):
+            return self._without_a_visit(batch, need) or super().find(batch, commit)
+        return visit.prepare(commit, recalls=self.recalls)
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
         """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""
@@ -179,8 +181,9 @@ class LaneSource(Source):
         """Whether to use the depot instead of rows, for products of which this process's lane has too few units."""
         # Only the row sells a product that was sold out when the row was last read.
         wanted = [product_id for product_id in lacks if not self._sold_out.get(product_id)]
-        # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
-        if self.depot.line.is_empty and any(map(self.lane.units, wanted)):
+        # One visit that fills the lane is better than writing rows batch after batch. While other processes wait for the depot,
+        # a visitor fills all their lanes, and writing rows would make its loans fail.
+        if any(map(self.lane.units, wanted)) or (wanted and not self.depot.line.is_empty):
             return True
         return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.has, wanted))
 

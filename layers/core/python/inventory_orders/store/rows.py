@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from inventory_orders.domain.adjustment import STEPS_OF_TRANSFERS
-from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
+from inventory_orders.domain.allotments import NO_NEEDS, LaneLease, Needs, Page, PageEntry, PageKey
 from inventory_orders.domain.barcode import BarcodeKey, code_and_units, key_of_barcode
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
@@ -360,6 +360,7 @@ def read_lease(item: Item) -> LaneLease:
             item["lockedBy"]["S"],
             float(item["lockTime"]["N"]),
             float(item.get("lockWait", _ZERO)["N"]),
+            Needs(**plain_value(item["needs"])) if "needs" in item else NO_NEEDS,
         )
     except (KeyError, ValueError, TypeError):
         return LaneLease(lane, "", 0.0)
