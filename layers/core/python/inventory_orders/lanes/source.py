@@ -26,6 +26,7 @@ from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.writes import ActionKind
 
 # If the lane is short of at most this number of products, they may be sold from their rows.
 _MOST_ROWS = 10
@@ -129,6 +130,8 @@ class LaneSource(Source):
         transaction, stats = attempt.transaction, batch.stats
         is_applied = attempt.error is None
         self.lane.learn(transaction, is_applied=is_applied)
+        if isinstance(attempt.error, TransactionCancelledError):
+            self.lane.note_refused(attempt.error.of(ActionKind.PAGE))
         if is_applied or isinstance(attempt.error, TransactionCancelledError):
             stats.measured["LoansLost"] += [not is_applied] * len(transaction.lent)
         if not is_applied:
