@@ -18,7 +18,9 @@ from inventory_orders.domain.allotments import (
     PageEntry,
     PageKey,
 )
+from inventory_orders.domain.amendment import Amend
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
 from inventory_orders.lanes.lane import LANE_SECONDS
@@ -522,6 +524,17 @@ def test_no_order_is_dead_lettered_because_dynamodb_refuses_a_page(shop, lane):
     assert [(o.kind, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
     shop.calm()
     assert shop.outcomes(worker, *orders) == [APPLIED] * 2
+
+
+def test_units_of_an_amend_go_back_to_a_row_that_another_program_has_broken(shop):
+    shop.list("p")
+    order = shop.new_order("p", units=3)
+    assert shop.outcomes(shop.seller(lanes=0), order) == [APPLIED]
+    shop.lend("p", {1: 1}, reach=2)
+    shop.edit(Table.PRODUCTS, "p", lowStockThreshold={"N": "5000"})
+    amend = Amend(order.order_id, OrderAction.AMEND, step_id="s", quantities={"p": 1})
+    assert shop.outcomes(shop.seller(), amend) == [APPLIED]
+    assert (shop.stock("p"), shop.product("p").lent_to) == (999, frozenset())
 
 
 # ---------------------------------------------------------------------- throttles

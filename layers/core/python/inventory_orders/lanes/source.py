@@ -118,9 +118,12 @@ class LaneSource(Source):
         return visit.prepare(commit, recalls=self.recalls)
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
-        """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""
+        """Whether the next visit reclaims missing units. Units that orders need are recalled in any case.
+
+        A row that another program has broken takes no units back while lanes hold some.
+        """
         new = set(missing) - self._to_reclaim
-        if new <= self._need(batch).keys():
+        if new <= {product_id for product_id, units in self._need(batch).items() if units}:
             return False
         self._to_reclaim |= new
         return True
