@@ -642,10 +642,9 @@ def _with_lanes(
     *,
     lanes: int = 2,
     faults: tuple[str, ...] = _TORN,
-    switches: int = 3,
     **more: Any,
 ) -> Scenario:
-    return Scenario(name, set_up, rivals, lanes=lanes, faults=faults, switches=switches, **more)
+    return Scenario(name, set_up, rivals, lanes=lanes, faults=faults, **more)
 
 
 _IN_ROWS = (

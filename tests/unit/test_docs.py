@@ -16,7 +16,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
 
-MAX_WORDS_IN_ALL = 32_895
+MAX_WORDS_IN_ALL = 32_900
 
 MAX_WORDS = {
     "README.md": 625,

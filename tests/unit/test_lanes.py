@@ -18,7 +18,9 @@ from inventory_orders.domain.allotments import (
     PageEntry,
     PageKey,
 )
+from inventory_orders.domain.amendment import Amend
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
 from inventory_orders.lanes.lane import LANE_SECONDS
@@ -134,6 +136,12 @@ def waits(shop, worker, orders=10, **units):
     worker.source.lane.publish(units, orders, shop.soon(), CommitStats())
 
 
+def needs_row(**changed):
+    """Needs as stored, which never end, with some values changed."""
+    sound = {"units": {"M": {"p": {"N": "3"}}}, "orders": {"N": "1"}, "version": {"N": "0"}}
+    return {"M": {**sound, "until": {"N": "99999999999"}, **changed}}
+
+
 def visits(shop, visitor):
     """Let a worker visit the depot for product `warm-up`, at which others wait."""
     visitor.source.depot.line.observe(1.0)
@@ -199,6 +207,77 @@ def test_the_lane_of_an_owner_that_does_not_wait_is_left_alone(shop, why):
     elif why != "relisted":
         visits(shop, visitor)
     assert lane not in shop.held("p")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"S": "many"},
+        needs_row(units={"S": "p"}),
+        needs_row(units={"M": {"p": {"S": "3"}}}),
+        needs_row(units={"M": {"p": {"N": "1.5"}}}),
+        needs_row(units={"M": {"": {"N": "3"}}}),
+        needs_row(orders={"N": "-7"}),
+        needs_row(until={"S": "soon"}),
+    ],
+)
+def test_unreadable_needs_count_as_none_and_their_lease_stays_valid(shop, broken):
+    shop.list("p")
+    visitor, owner = shop.owner(), shop.owner()
+    lane = owner.source.lane.number
+    waits(shop, owner, p=3)
+    shop.edit(Table.ALLOTMENTS, f"{lane}/lease", needs=broken)
+    visits(shop, visitor)
+    assert lane not in shop.held("p")
+    assert visitor.source.lane.in_use == 2
+
+
+def test_a_page_of_another_lane_that_cannot_be_read_costs_its_owner_only(shop):
+    shop.list("p")
+    visitor, owner = shop.owner(), shop.owner()
+    waits(shop, owner, p=3)
+    page = of_page(owner.source.lane.number, "p")
+    shop.on(READ, leaves_out(shop, page))
+    visits(shop, visitor)
+    assert owner.source.lane.number not in shop.held("p")
+
+
+def test_a_new_page_of_another_lane_that_is_unreadable_costs_its_owner_only(shop):
+    shop.list("p")
+    visitor, owner = shop.owner(), shop.owner()
+    waits(shop, owner, p=3)
+    key = PageKey.of(owner.source.lane.number, "p")
+    assert owner.source.lane.pages[key.number].version == 0
+    shop.edit(Table.ALLOTMENTS, str(key), units={"B": "bm90aGluZw=="})
+    visits(shop, visitor)
+    assert UPDATE in shop.calls
+    shop.items(Table.ALLOTMENTS).pop((str(key),))
+
+
+def test_a_lane_whose_page_dynamodb_refuses_is_not_filled_again_and_again(shop):
+    shop.list("p")
+    visitor, owner = shop.owner(), shop.owner()
+    waits(shop, owner, p=3)
+    page = of_page(owner.source.lane.number, "p")
+    shop.on(WRITE, cancels("ValidationError", page), page)
+    began = shop.clock.seconds
+    visits(shop, visitor)
+    assert shop.clock.seconds - began < 1.0
+
+
+def test_units_that_a_visitor_sells_at_the_depot_do_not_fill_the_lanes_of_others(shop):
+    """Otherwise, the visitor would recall them from there at once."""
+    shop.list("p", 100, low_stock_threshold=19)
+    visitor, *owners = (shop.owner(lanes=12) for _ in range(11))
+    shop.lend("p", {}, depot=80, reach=12)
+    visitor.source.lane.look_around(shop.soon(), CommitStats())
+    for owner in owners:
+        waits(shop, owner, p=1)
+    visitor.source.depot.line.observe(1.0)
+    orders = [shop.new_order("p") for _ in range(50)]
+    assert shop.outcomes(visitor, *orders) == [APPLIED] * 50
+    assert shop.calls.count(WRITE) == 1
+    assert sum(shop.held("p").values()) == 30
 
 
 def test_a_lane_of_the_api_gets_only_what_its_owner_waits_for(shop):
@@ -445,6 +524,17 @@ def test_no_order_is_dead_lettered_because_dynamodb_refuses_a_page(shop, lane):
     assert [(o.kind, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
     shop.calm()
     assert shop.outcomes(worker, *orders) == [APPLIED] * 2
+
+
+def test_units_of_an_amend_go_back_to_a_row_that_another_program_has_broken(shop):
+    shop.list("p")
+    order = shop.new_order("p", units=3)
+    assert shop.outcomes(shop.seller(lanes=0), order) == [APPLIED]
+    shop.lend("p", {1: 1}, reach=2)
+    shop.edit(Table.PRODUCTS, "p", lowStockThreshold={"N": "5000"})
+    amend = Amend(order.order_id, OrderAction.AMEND, step_id="s", quantities={"p": 1})
+    assert shop.outcomes(shop.seller(), amend) == [APPLIED]
+    assert (shop.stock("p"), shop.product("p").lent_to) == (999, frozenset())
 
 
 # ---------------------------------------------------------------------- throttles

@@ -19,8 +19,10 @@ from inventory_orders.domain.allotments import (
     PageKey,
 )
 from inventory_orders.domain.change import Transaction
+from inventory_orders.engine.memory import Recent
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError, StoreError
+from inventory_orders.store.cancellations import CancellationReason, Meaning
 from inventory_orders.store.lane_leases import lease_lane, publish_needs, read_lane_leases
 
 T = TypeVar("T")
@@ -72,6 +74,8 @@ class OwnLane:
         self.least = least
         self.in_use = 1
         self.abandoned: set[int] = set()
+        # Lanes with a page that DynamoDB does not write. For a while, this process does not fill them for others.
+        self._refused = Recent(client.clock)
         self._leases: list[LaneLease] = []
         self._ended: set[LaneLease] = set()
         self._tries, self._seconds = tries, seconds
@@ -158,7 +162,11 @@ class OwnLane:
         """The leases of other lanes whose owners waited for the depot when the leases were last read, in random order."""
         now = self._client.clock.now().timestamp()
         found = (lease for lease in self._leases if min(lease.ends_at, lease.needs.until) > now)
-        return self._shuffled(lease for lease in found if lease.lane != self.number)
+        return self._shuffled(
+            lease
+            for lease in found
+            if lease.lane != self.number and not self._refused.has(str(lease.lane))
+        )
 
     def is_of_api(self, lane: int) -> bool:
         """Whether a lane is one of the API's."""
@@ -235,6 +243,13 @@ class OwnLane:
             self.remember(page for page in written if page.key.lane == self.number)
         elif transaction.pages:
             self.forget()
+
+    def note_refused(self, reasons: Iterable[CancellationReason]) -> None:
+        """Note the lanes whose pages DynamoDB throttles or does not accept, given the reasons of a cancelled transaction."""
+        refused = (
+            r.action.subject for r in reasons if r.meaning in (Meaning.THROTTLED, Meaning.INVALID)
+        )
+        self._refused.observe(*(str(key.lane) for key in refused if isinstance(key, PageKey)))
 
     def forget(self) -> None:
         """Forget the pages, so that they are read again."""

@@ -26,6 +26,7 @@ from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.writes import ActionKind
 
 # If the lane is short of at most this number of products, they may be sold from their rows.
 _MOST_ROWS = 10
@@ -117,9 +118,12 @@ class LaneSource(Source):
         return visit.prepare(commit, recalls=self.recalls)
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
-        """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""
+        """Whether the next visit reclaims missing units. Units that orders need are recalled in any case.
+
+        A row that another program has broken takes no units back while lanes hold some.
+        """
         new = set(missing) - self._to_reclaim
-        if new <= self._need(batch).keys():
+        if new <= {product_id for product_id, units in self._need(batch).items() if units}:
             return False
         self._to_reclaim |= new
         return True
@@ -129,6 +133,8 @@ class LaneSource(Source):
         transaction, stats = attempt.transaction, batch.stats
         is_applied = attempt.error is None
         self.lane.learn(transaction, is_applied=is_applied)
+        if isinstance(attempt.error, TransactionCancelledError):
+            self.lane.note_refused(attempt.error.of(ActionKind.PAGE))
         if is_applied or isinstance(attempt.error, TransactionCancelledError):
             stats.measured["LoansLost"] += [not is_applied] * len(transaction.lent)
         if not is_applied:

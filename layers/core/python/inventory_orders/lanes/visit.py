@@ -286,9 +286,13 @@ class Visit:
         self._allocation.rows |= {p: found.products[p] for p in wanted if p in found.products}
 
     def _still_waits(self, lease: LaneLease, found: Snapshot) -> bool:
-        """Whether the owner of a lane has not written its pages since it published its needs. If so, adds the pages."""
-        stored = [p for key in _pages_of(lease) if isinstance(p := found.pages[key], Page)]
-        is_waiting = lease.needs.version == sum(page.version for page in stored)
+        """Whether the owner of a lane has not written its pages since it published its needs. If so, adds the pages.
+
+        A lane with an unreadable or throttled page is left alone.
+        """
+        stored = [p for key in _pages_of(lease) if isinstance(p := found.pages.get(key), Page)]
+        versions = sum(page.version for page in stored)
+        is_waiting = len(stored) == PAGES and lease.needs.version == versions
         if is_waiting:
             self._allocation.add_pages(stored)
         return is_waiting
@@ -334,7 +338,8 @@ class Visit:
             self._batch.known.learn(product_id, row)
         self._batch.known.unreadable.update(found.unreadable)
         self._batch.throttled.update(key for key in found.unprocessed if isinstance(key, str))
-        if any(isinstance(key, PageKey) for key in found.unprocessed):
+        mine = (DEPOT, self._lane.number)
+        if any(isinstance(key, PageKey) and key.lane in mine for key in found.unprocessed):
             raise ThrottledError("UNPROCESSED_KEYS", "a page could not be read")
         return found
 
@@ -525,11 +530,14 @@ class Visit:
         for lease in self._waiting:
             for key in _pages_of(lease):
                 if key.number not in self._corrupt and len(self._allocation.touched) < _MOST_PLACES:
-                    self._fill_page(lease, key)
+                    self._fill_page(lease, key, sources)
         return sources
 
-    def _fill_page(self, lease: LaneLease, key: PageKey) -> None:
-        """Fill one page of a lane whose owner waits. A lane of the API only gets what the owner needs."""
+    def _fill_page(self, lease: LaneLease, key: PageKey, sources: Mapping[str, PageKey]) -> None:
+        """Fill one page of a lane whose owner waits. A lane of the API only gets what the owner needs.
+
+        The units that this visit sells at the depot stay there.
+        """
         lane, is_of_api, needs = key.lane, self._lane.is_of_api(key.lane), lease.needs.units
         least = LEAST_OF_API if is_of_api else 1
         own, shelf = (
@@ -543,8 +551,10 @@ class Visit:
                 target = self._target(
                     product_id, lane, have, there, needs.get(product_id, 0), least
                 )
-                if target > have:
-                    self._allocation.fill(lane, product_id, min(target - have, there.units))
+                is_sold_here = product_id in sources and sources[product_id].lane == DEPOT
+                spare = there.units - (self._need[product_id] if is_sold_here else 0)
+                if (units := min(target - have, spare)) > 0:
+                    self._allocation.fill(lane, product_id, units)
 
     def _share_out_page(self, key: PageKey) -> dict[str, PageKey]:
         """Move the units of one page of the lane. Returns the page that sells each needed product."""
