@@ -544,6 +544,11 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
         found[f"cold real {workers}"] = partial(
             Run.sells, name="real", standard=workers, seconds=10.0
         )
+    for name, seconds in (("hot", 1.0), ("zipf", 3.0), ("real", 4.0)):
+        for workers in (8, 50):
+            found[f"rush {name} {workers}"] = partial(
+                Run.sells, name=name, standard=workers, seconds=seconds
+            )
     found["scarce products 8"] = partial(Run.runs_short, workers=8)
     return found | _with_amends() | _with_limits() | _at_locations()
 
