@@ -22,7 +22,7 @@ from inventory_orders.domain.change import Transaction
 from inventory_orders.engine.memory import Recent
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError, StoreError
-from inventory_orders.store.cancellations import CancellationReason, Meaning
+from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane, publish_needs, read_lane_leases
 
 T = TypeVar("T")
@@ -236,20 +236,20 @@ class OwnLane:
         else:
             self._pages.update((page.key.number, page) for page in sound)
 
-    def learn(self, transaction: Transaction, *, is_applied: bool) -> None:
+    def learn(self, transaction: Transaction, error: StoreError | None) -> None:
         """Keep the pages as a transaction left them. Forget them if it failed, because their state is unknown."""
-        if is_applied:
+        if error is None:
             written = (update.after for update in transaction.pages)
             self.remember(page for page in written if page.key.lane == self.number)
         elif transaction.pages:
             self.forget()
+        if isinstance(error, TransactionCancelledError):
+            self._note_refused(error)
 
-    def note_refused(self, reasons: Iterable[CancellationReason]) -> None:
-        """Note the lanes whose pages DynamoDB throttles or does not accept, given the reasons of a cancelled transaction."""
-        refused = (
-            r.action.subject for r in reasons if r.meaning in (Meaning.THROTTLED, Meaning.INVALID)
-        )
-        self._refused.observe(*(str(key.lane) for key in refused if isinstance(key, PageKey)))
+    def _note_refused(self, error: TransactionCancelledError) -> None:
+        refused = (Meaning.THROTTLED, Meaning.INVALID)
+        pages = (r.action.subject for r in error.reasons if r.meaning in refused)
+        self._refused.observe(*(str(key.lane) for key in pages if isinstance(key, PageKey)))
 
     def forget(self) -> None:
         """Forget the pages, so that they are read again."""

@@ -26,7 +26,6 @@ from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.writes import ActionKind
 
 # If the lane is short of at most this number of products, they may be sold from their rows.
 _MOST_ROWS = 10
@@ -132,9 +131,7 @@ class LaneSource(Source):
         """Keep the lane as a transaction left it, and measure loans and sales."""
         transaction, stats = attempt.transaction, batch.stats
         is_applied = attempt.error is None
-        self.lane.learn(transaction, is_applied=is_applied)
-        if isinstance(attempt.error, TransactionCancelledError):
-            self.lane.note_refused(attempt.error.of(ActionKind.PAGE))
+        self.lane.learn(transaction, attempt.error)
         if is_applied or isinstance(attempt.error, TransactionCancelledError):
             stats.measured["LoansLost"] += [not is_applied] * len(transaction.lent)
         if not is_applied:
