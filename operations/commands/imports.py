@@ -340,9 +340,15 @@ def _run(work: Import, read: _Read, total: int) -> None:
     with progress_bar() as progress:
         task = progress.add_task("Importing", total=total)
         try:
-            work.run(
-                read.products.bad, read.bad_orders, lambda number: progress.advance(task, number)
-            )
+            work.write_products(read.products.bad, lambda number: progress.advance(task, number))
+            if work.failed:
+                # Orders for missing products would be rejected for good.
+                failure = "products could not be written, so no order was placed"
+            else:
+                work.place_orders(
+                    *(read.products.bad, read.bad_orders),
+                    lambda number: progress.advance(task, number),
+                )
         except KeyboardInterrupt:
             failure, status = "it was interrupted", INTERRUPTED
         except StoreError as error:
