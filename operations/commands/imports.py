@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -105,11 +105,22 @@ Locations = Annotated[
         "there are several.",
     ),
 ]
+
+
+def _time(text: str) -> datetime:
+    with suppress(ValueError):
+        if (time := datetime.fromisoformat(text)).tzinfo is not None:
+            return time
+    raise typer.BadParameter(
+        f"must be a time with an offset, such as 2026-11-20T18:00:00+01:00, but is {text}"
+    )
+
+
 _AsOf = Annotated[
     datetime | None,
     typer.Option(
         metavar="TIME",
-        formats=["%Y-%m-%dT%H:%M:%S%z"],
+        parser=_time,
         help="When the inventory was exported, such as 2026-11-20T18:00:00+01:00. Later orders are listed, and not imported.",
     ),
 ]
@@ -275,6 +286,11 @@ class _Read:
         return [self.products, *self.others, *([self.orders] if self.orders else [])]
 
     @property
+    def bad(self) -> list[FileError]:
+        """The bad lines of all files."""
+        return [error for file in self.files for error in file.bad]
+
+    @property
     def bad_orders(self) -> list[FileError]:
         """The bad lines of orders."""
         return self.orders.bad if self.orders else []
@@ -283,8 +299,7 @@ class _Read:
         """Whether what was found so far stops the import."""
         from ..imports.staging import DIFFERENCE  # noqa: PLC0415
 
-        bad = [error for file in self.files for error in file.bad]
-        return any(not how.skips_bad or error.code == DIFFERENCE for error in bad)
+        return any(not how.skips_bad or error.code == DIFFERENCE for error in self.bad)
 
     def report(self) -> None:
         """Print the lines of all files that are bad or left out, and write all of them to reports."""
@@ -324,9 +339,10 @@ def _carry_out(aws: Aws, read: _Read, how: _How, left_out: Mapping[str, int]) ->
     screen.print(f"{counted(products, 'product')} and {counted(orders, 'open order')}{and_others}")
     # What cannot be taken is said before anything is written.
     read.report()
-    if how.checks or read.is_stopped(how):
-        screen.print("Nothing was written.")
-        raise typer.Exit(int(read.is_stopped(how)))
+    if how.checks or read.is_stopped(how) or not products:
+        why = "" if products or read.is_stopped(how) else ": there is no product to import"
+        screen.print(f"Nothing was written{why}.")
+        raise typer.Exit(int(read.is_stopped(how) or bool(read.bad and not products)))
     _run(work, read, products + orders)
     warn_of_locations(read.staging.stocked(), aws.locations)
     _prove(aws, read, how, has_failed=bool(work.failed))
@@ -400,6 +416,8 @@ def _prove(aws: Aws, read: _Read, how: _How, *, has_failed: bool) -> None:
         screen.print(f"{units} not imported; the proof lists them.")
     differ = f"{totals['different']:,} of them not as in the export"
     verdict = differ if totals["different"] else "all as in the export"
+    if read.bad:
+        verdict += f", without {counted(len(read.bad), 'bad line')}"
     screen.print(
         f"Proof: {counted(totals['all'], 'stock level')}, {verdict}. {escape(str(how.proof))} lists all of them"
     )

@@ -216,10 +216,18 @@ def test_orders_after_the_inventory_was_exported_are_listed_and_not_imported(sho
     assert shop.status("6105310000007") == OrderStatus.PENDING
 
 
+@pytest.mark.parametrize("time", ["2026-11-20", "2026-11-20T18:00:00", "yesterday"])
+def test_a_time_without_an_offset_is_refused_with_an_example(shopify, time):
+    done = shopify.run("--as-of", time)
+    assert done.exit_code == 2
+    assert f"such as 2026-11-20T18:00:00+01:00, but is {time}" in done.output
+
+
 def test_bad_lines_are_left_out_if_that_is_asked_for_but_contradictions_are_not(shop, shopify):
     done = shopify.run("--skip-bad", products={"MUG-1": ""}, inventory={"0,0,4,4": "0,x,4,4"})
     assert done.exit_code == 0, done.output
     assert "Variant SKU: is missing" in done.output
+    assert "all as in the export, without 4 bad lines" in done.output
     products = {key for (key,) in shop.items(Table.PRODUCTS)}
     assert products == {"JP-50", "JP-50#berlin", "JP-50#lyon", "JP-250", "JP-250#berlin"} | {"POT-1", "POT-1#berlin", "POT-1#lyon"}  # fmt: skip
     assert shop.status("6105310000007") is None, "its only product was left out"
@@ -248,6 +256,15 @@ def test_a_line_for_an_unknown_product_can_be_left_out_of_its_order(shop, shopif
     assert "POT-0 is not in the file of products" in done.output
     order = shop.record(OrderKey("6105310000008"))
     assert [(line.product_id, line.quantity) for line in order.lines] == [("JP-50", 2)]
+
+
+def test_an_import_without_products_proves_nothing(shop, shopify):
+    path = shopify.path("products")
+    path.write_text(path.read_text().splitlines()[0])
+    done = shopify.run("--skip-bad")
+    assert done.exit_code == 1, done.output
+    assert "Nothing was written: there is no product to import." in done.output
+    assert "Proof" not in done.output
 
 
 def test_contradictions_are_never_left_out(shop, shopify):
