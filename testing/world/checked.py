@@ -30,6 +30,7 @@ from testing.world.process import (
     Call,
     CrashedError,
     LateRequest,
+    Line,
     PartedWrite,
     PausingWorld,
     Place,
@@ -165,6 +166,7 @@ class CheckedWorld(PausingWorld):
         asked = (str(call), before) if len(self.history) == before else None
         process.refusals = process.refusals + 1 if asked and asked == process.asked else 0
         process.asked = asked
+        self._note_place_in_line(process, call, before)
         self.run(process, outcome)
 
     def _note_turn(self, process: Process) -> None:
@@ -179,16 +181,20 @@ class CheckedWorld(PausingWorld):
         for late in self.late:
             late.repeated = late.repeated or late.process is process
 
+    def _note_place_in_line(self, process: Process, call: Call, before: int) -> None:
+        """Note that a process was refused the depot's lease, or what it reads until it asks again."""
+        if call.writes == {DEPOT_LEASE}:
+            refused = len(self.history) == before
+            process.line = Line(before, call.writes) if refused else None
+        elif process.line is not None:
+            process.line = replace(process.line, watched=process.line.watched | call.reads)
+
     def is_in_line(self, process: Process) -> bool:
-        """Whether a process was refused the depot's lease, and would still be refused now."""
-        call, asked = process.call, process.asked
-        return (
-            call is not None
-            and call.writes == {DEPOT_LEASE}
-            and asked is not None
-            and asked[0] == str(call)
-            and all(change.place != DEPOT_LEASE for change in self.history[asked[1] :])
-        )
+        """Whether a process was refused the depot's lease, and would be refused again, without anything new to read."""
+        call, line = process.call, process.line
+        if call is None or call.writes != {DEPOT_LEASE} or line is None:
+            return False
+        return all(change.place not in line.watched for change in self.history[line.since :])
 
     def has_no_news(self, process: Process) -> bool:
         """Whether a process is waiting for changes in an empty stream, or for messages in an empty queue."""

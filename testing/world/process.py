@@ -64,6 +64,19 @@ class CrashedError(BaseException):
     """The invocation has crashed. Derived from BaseException, so that no handler catches it and continues."""
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A place in the line for the depot.
+
+    Attributes:
+        since: Number of writes when the process was refused the lease.
+        watched: The lease, and the items that the process has read since.
+    """
+
+    since: int
+    watched: frozenset[Place]
+
+
 @dataclass(slots=True)
 class Call:
     """The next AWS call of a process.
@@ -164,6 +177,7 @@ class Process:
             then.
         asked: Its last call, if it changed nothing, and the number of writes before that call.
         refusals: How often it has repeated the call in `asked` without effect.
+        line: Its place in the line for the depot, if it was refused the depot's lease when it last asked for it.
         environment: Its execution environment, which keeps state between invocations.
         batch: The function, the queue and the messages, for an event source.
         clock: How many seconds its clock is ahead.
@@ -180,6 +194,7 @@ class Process:
     begun: int | None = None
     asked: tuple[str, int] | None = None
     refusals: int = 0
+    line: Line | None = None
     environment: int = 0
     crashing: bool = False
     tokens: int = 0

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.domain.allotments import DEPOT
+from inventory_orders.domain.allotments import DEPOT, Needs
 from inventory_orders.errors import StoreError
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from inventory_orders.lanes.idle import IDLE_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
-from inventory_orders.store.rows import page_units
+from inventory_orders.store.rows import encode, page_units
 from operations.forget import Forgetting
 from testing.schedules.every.world import Rival, Scenario, SetUp, World
 from testing.world.ends import units_of
@@ -495,9 +495,16 @@ def _two_holds_ended(world: World) -> None:
         world.meet_rivals("A", "p")
 
 
-def _lane_with_too_few(world: World) -> None:
-    units = _units_in_lane(world, 2)
-    require(0 < units < 1_000, f"the lane holds {units} units; the scenario needs 1 to 999")
+def _waits(name: str, **units: int) -> SetUp:
+    """Make a set-up in which the owner of lane 1 waits for units at the depot, and an environment knows that there is a line."""
+
+    def set_up(world: World) -> None:
+        own = [page for page in world.pages().by_name.values() if page.key.lane == 1]
+        needs = Needs(units, 1, sum(page.version for page in own), 2**40)
+        world.edit("Allotments", "1/lease", **encode({"needs": asdict(needs)}))
+        world.wait_in_line(name)
+
+    return set_up
 
 
 def _lists_again_and_sells(client: Client) -> None:
@@ -1490,19 +1497,37 @@ _IN_LANES = (
             buys("c", p=1, q=1),
         ],
     ),
+    *(
+        _with_lanes(
+            f"lane of a waiting owner filled against {name}",
+            # A's visit for p also fills B's lane, which has units of q and r. All three belong to two pages.
+            [
+                *(stock(p=40, q=9, r=9), lend("B", q=1, r=1), lend("A", q=1), *more),
+                *(meet_rivals("A", "p"), _waits("A", p=2)),
+            ],
+            [buys("a", p=1), rival, buys("c", p=30)],
+            switches=2,
+            faults=(*_TORN, "late"),
+        )
+        for name, more, rival in (
+            ("its sale", (), buys("b", r=1, q=1)),
+            ("a sale of the same units", (meet_rivals("B", "p"),), buys("b", p=2)),
+            ("a recall", (), insists("adjust_stock", decrement("b", 39, mode="atomic"))),
+            ("discontinue", (), runs(_discontinues)),
+            ("a count", (), counts("count", -1)),
+            ("delist and relist", (), runs(lambda client: relists(client, 7))),
+        )
+    ),
     _with_lanes(
-        "order from the row while its lane has too few",
-        # A's visit for q also fills its lane with some p, whose row has no contention.
+        "lane of a waiting owner filled against its woken owner",
+        # B does not know that its lease has ended. C gets the lane and its units, and may find B's needs on its lease.
         [
-            *(stock(p=20_000, q=5), lend("B", p=1), lend("A", q=1)),
-            *(lambda world: world.wait_in_line("A"), _lane_with_too_few),
+            *(stock(p=40, q=9), lend("B", q=1), lend("A", q=1)),
+            *(meet_rivals("A", "p"), _waits("A", p=2), _lease_ended),
         ],
-        # There is one unit too few for both.
-        [
-            places(lambda world: order("a", p=_units_in_lane(world, 2) + 1)),
-            places(lambda world: order("b", p=19_999 - _units_in_lane(world, 2))),
-            buys("c", p=1),
-        ],
+        [buys("a", p=1), buys("b", q=1), _together(buys("c", q=2), D=buys("d", p=30))],
+        switches=2,
+        faults=(*_TORN, "clocks"),
     ),
     _with_lanes(
         "sweep against visit",

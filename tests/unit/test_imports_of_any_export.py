@@ -28,13 +28,13 @@ some = settings(max_examples=int(os.environ.get("EXPORTS", "25")))
 
 @some
 @given(shopify())
-def test_any_export_of_shopify_is_imported_with_a_sound_proof_or_refused_with_each_reason(export):
+def test_any_export_of_shopify_is_imported_soundly_or_refused_with_each_reason(export):
     imported_or_refused("shopify", export)
 
 
 @some
 @given(woocommerce())
-def test_any_export_of_woocommerce_is_imported_with_a_sound_proof_or_refused_with_each_reason(
+def test_any_export_of_woocommerce_is_imported_soundly_or_refused_with_each_reason(
     export,
 ):
     imported_or_refused("woocommerce", export)

@@ -45,6 +45,10 @@ class Allocation:
         self._sold: dict[str, PageStock] = {}
         self._lent: dict[str, int] = {}
 
+    def add_pages(self, pages: Iterable[Page]) -> None:
+        """Add pages as stored."""
+        self._pages_stored.update((page.key, page) for page in pages)
+
     def copied(self) -> Allocation:
         """Return a copy that can be changed without changing this allocation."""
         other = Allocation({})

@@ -95,6 +95,27 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What the owner of a lane waits for at the depot, so that another visitor can fill the lane.
+
+    Attributes:
+        units: Units that its orders need, by product id.
+        orders: The number of these orders.
+        version: The sum of the versions of the lane's pages. When a page is written, the needs are out of date.
+        until: Unix time in seconds after which they are out of date in any case.
+    """
+
+    units: Mapping[str, int]
+    orders: int
+    version: int
+    until: int
+
+
+NO_NEEDS = Needs({}, 0, 0, 0)
+"""Stands for the needs of a lane's owner that has never waited."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaneLease:
     """The lease of a lane. Its owner is the process that sells from the lane or, for the depot, moves units there.
 
@@ -103,9 +124,11 @@ class LaneLease:
         owner: Unique for each execution environment, or for each visit to the depot.
         ends_at: Unix time in seconds.
         wait: How long the owner waited for it, in seconds.
+        needs: What the owner has last waited for at the depot.
     """
 
     lane: int
     owner: str
     ends_at: float
     wait: float = 0.0
+    needs: Needs = field(default=NO_NEEDS, compare=False)

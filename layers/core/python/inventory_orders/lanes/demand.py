@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from inventory_orders.clock import Clock
+from inventory_orders.domain.allotments import Needs
 
 # How much more each order weighs than the previous one: 2,000 orders later, an order weighs 1/e.
 _GROWTH = math.exp(1 / 2_000)
@@ -64,17 +65,13 @@ class Demand:
 
     def observe_orders(self, orders: Iterable[Mapping[str, int]]) -> None:
         """Learn from the orders of a batch, each given as units by product id."""
-        now, products = self._clock.monotonic(), self._products
+        products = self._products
         for order in orders:
             self._weight *= _GROWTH
-            self._orders += self._weight
+            self._observe(order, 1)
             for product_id in filter(self._admits, order):
-                units = order[product_id]
-                wanted = products.setdefault(product_id, _ProductDemand())
-                wanted.units += units * self._weight
-                wanted.use = units or wanted.use
-                if wanted.last < now:
-                    wanted.before, wanted.last = wanted.last, now
+                wanted = products[product_id]
+                wanted.use = order[product_id] or wanted.use
         if self._weight > 1e100:
             for wanted in products.values():
                 wanted.units /= self._weight
@@ -84,6 +81,19 @@ class Demand:
                 -(self._most - self._most // 10) :
             ]
             self._products = {product_id: products[product_id] for product_id in kept}
+
+    def observe_needs(self, needs: Needs) -> None:
+        """Learn from the orders of another process."""
+        self._observe(needs.units, needs.orders)
+
+    def _observe(self, units: Mapping[str, int], orders: int) -> None:
+        now = self._clock.monotonic()
+        self._orders += orders * self._weight
+        for product_id in filter(self._admits, units):
+            wanted = self._products.setdefault(product_id, _ProductDemand())
+            wanted.units += units[product_id] * self._weight
+            if wanted.last < now:
+                wanted.before, wanted.last = wanted.last, now
 
     def observe_others(self, product_ids: Iterable[str]) -> None:
         """Note products that other processes sell, as if a batch of this process had just wanted them."""

@@ -126,13 +126,13 @@ class Depot:
         deadline: Deadline,
         stats: CommitStats,
         age: float = 0.0,
-        is_in_vain: Callable[[], bool] = lambda: False,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> LaneLease | None:
         """Wait for the lease of the depot, and take it.
 
         Args:
             age: Seconds for which the changes have already waited. The longer, the more often this process asks for the lease.
-            is_in_vain: Whether there is no longer a reason to wait. This is asked each time that another process has the lease.
+            is_over: Whether there is no longer a reason to wait. This is asked each time that another process has the lease.
 
         Returns:
             The lease; None if there was no longer a reason to wait.
@@ -171,7 +171,7 @@ class Depot:
             seen_at = first_seen.setdefault(lease, clock.monotonic())
             watched = clock.monotonic() - seen_at
             dead_owner = lease.owner if watched > VISIT_SECONDS else dead_owner
-            if is_in_vain():
+            if is_over():
                 return None
             lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
             delay = max(self.line.next_delay(age + waited), lasted * _DOUBT)

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import TypeVar
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import (
+    DEPOT,
+    MAX_LANES,
+    PAGES,
+    LaneLease,
+    Needs,
+    Page,
+    PageKey,
+)
 from inventory_orders.domain.change import Transaction
+from inventory_orders.engine.memory import Recent
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.lane_leases import lease_lane, read_lane_leases
+from inventory_orders.errors import CorruptItemError, StoreError
+from inventory_orders.store.cancellations import CancellationReason, Meaning
+from inventory_orders.store.lane_leases import lease_lane, publish_needs, read_lane_leases
+
+T = TypeVar("T")
 
 LANE_SECONDS = 60.0
 """Seconds after which the lease of an unused lane ends. Then other processes can use its units. A worker may wait 20 s for the depot
 before it extends the lease."""
+
+LEAST_OF_API = 20
+"""For how many orders a lane of the API is filled at least."""
+
+# Maximum number of products in published needs, because an item is limited to 400 KB, and the seconds after which needs end.
+_MOST_NEEDS, _NEEDS_SECONDS = 1_000, 5.0
 
 # Maximum number of seconds between two looks at the leases.
 _LOOK_AROUND_SECONDS = 10.0
@@ -53,6 +74,9 @@ class OwnLane:
         self.least = least
         self.in_use = 1
         self.abandoned: set[int] = set()
+        # Lanes with a page that DynamoDB does not write. For a while, this process does not fill them for others.
+        self._refused = Recent(client.clock)
+        self._leases: list[LaneLease] = []
         self._ended: set[LaneLease] = set()
         self._tries, self._seconds = tries, seconds
         self._client = client
@@ -76,9 +100,12 @@ class OwnLane:
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
         """The lanes that no process uses, in random order so that two processes rarely take the same one."""
-        taken = self._live_lanes(deadline, stats) | self._corrupt
-        free = [lane for lane in self.lanes if lane not in taken]
-        return sorted(free, key=lambda _: self._client.policy.random())
+        self._note_refresh()
+        taken = self.look_around(deadline, stats) | self._corrupt
+        return self._shuffled(lane for lane in self.lanes if lane not in taken)
+
+    def _shuffled(self, found: Iterable[T]) -> list[T]:
+        return sorted(found, key=lambda _: self._client.policy.random())
 
     def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
         now = self._client.clock.now()
@@ -96,10 +123,8 @@ class OwnLane:
             # Processes that began together have taken their lanes by now, so the next visit counts them again.
             self._refreshed_at = float("-inf")
 
-    def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
-        # Processes that began together do not look together, so that one of them returns what others have left.
-        ago = _JITTER_SECONDS * self._client.policy.random()
-        self._refreshed_at = self._client.clock.monotonic() - ago
+    def look_around(self, deadline: Deadline, stats: CommitStats) -> set[int]:
+        """Read all leases. Returns the lanes in use."""
         lanes = range(1, self.last + 1)
         leases = self._client.call(
             lambda: read_lane_leases(self._client.store, lanes), deadline, stats
@@ -107,6 +132,7 @@ class OwnLane:
         now = self._client.clock.now().timestamp()
         live = {lease.lane for lease in leases if lease.ends_at > now}
         ended = {lease for lease in leases if lease.lane not in live}
+        self._leases = leases
         new = {lease.lane for lease in ended - self._ended}
         self.abandoned, self._ended = self.abandoned - live | new, ended
         in_use = live | ({self._lease.lane} if self._lease else set())
@@ -116,6 +142,11 @@ class OwnLane:
         )
         return live
 
+    def _note_refresh(self) -> None:
+        # Processes that began together do not look together, so that one of them returns what others have left.
+        ago = _JITTER_SECONDS * self._client.policy.random()
+        self._refreshed_at = self._client.clock.monotonic() - ago
+
     def _is_refresh_due(self) -> bool:
         longest = min(_LOOK_AROUND_SECONDS, self._seconds)
         return self._client.clock.monotonic() - self._refreshed_at > longest
@@ -123,7 +154,40 @@ class OwnLane:
     def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
         """Count the lanes in use, and find abandoned ones, unless that was done recently."""
         if self.lanes and self._is_refresh_due():
-            self._live_lanes(deadline, stats)
+            self._note_refresh()
+            self.look_around(deadline, stats)
+
+    @property
+    def waiting(self) -> list[LaneLease]:
+        """The leases of other lanes whose owners waited for the depot when the leases were last read, in random order."""
+        now = self._client.clock.now().timestamp()
+        found = (lease for lease in self._leases if min(lease.ends_at, lease.needs.until) > now)
+        return self._shuffled(
+            lease
+            for lease in found
+            if lease.lane != self.number and not self._refused.has(str(lease.lane))
+        )
+
+    def is_of_api(self, lane: int) -> bool:
+        """Whether a lane is one of the API's."""
+        return lane >= (self.lanes.start if self.lanes.start > 1 else self.lanes.stop)
+
+    def publish(
+        self, need: Mapping[str, int], orders: int, deadline: Deadline, stats: CommitStats
+    ) -> None:
+        """Show visitors what this process waits for. If that fails, it only has to wait longer."""
+        if self._lease is not None:
+            lane, owner = self._lease.lane, self._owner
+            until = int(self._client.clock.now().timestamp() + _NEEDS_SECONDS)
+            some = {p: max(units, 1) for p, units in islice(need.items(), _MOST_NEEDS)}
+            needs = Needs(some, orders, self.version, until)
+            with suppress(StoreError):
+                self._client.call(
+                    lambda: publish_needs(self._client.store, lane, owner, needs),
+                    deadline,
+                    stats,
+                    attempts=1,
+                )
 
     @property
     def number(self) -> int | None:
@@ -142,6 +206,11 @@ class OwnLane:
     def pages(self) -> list[Page] | None:
         """The pages as this process left them; None if unknown."""
         return list(self._pages.values()) if len(self._pages) == len(self.keys) else None
+
+    @property
+    def version(self) -> int:
+        """The sum of the versions of its known pages."""
+        return sum(page.version for page in self._pages.values())
 
     def units(self, product_id: str) -> int:
         """Known units of a product in this lane."""
@@ -174,6 +243,13 @@ class OwnLane:
             self.remember(page for page in written if page.key.lane == self.number)
         elif transaction.pages:
             self.forget()
+
+    def note_refused(self, reasons: Iterable[CancellationReason]) -> None:
+        """Note the lanes whose pages DynamoDB throttles or does not accept, given the reasons of a cancelled transaction."""
+        refused = (
+            r.action.subject for r in reasons if r.meaning in (Meaning.THROTTLED, Meaning.INVALID)
+        )
+        self._refused.observe(*(str(key.lane) for key in refused if isinstance(key, PageKey)))
 
     def forget(self) -> None:
         """Forget the pages, so that they are read again."""

@@ -26,6 +26,7 @@ from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.writes import ActionKind
 
 # If the lane is short of at most this number of products, they may be sold from their rows.
 _MOST_ROWS = 10
@@ -112,12 +113,17 @@ class LaneSource(Source):
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
         visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
-        return visit.prepare(commit, self.patience, recalls=self.recalls)
+        if not visit.begin(self.patience):
+            return self._without_a_visit(batch, need) or super().find(batch, commit)
+        return visit.prepare(commit, recalls=self.recalls)
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
-        """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""
+        """Whether the next visit reclaims missing units. Units that orders need are recalled in any case.
+
+        A row that another program has broken takes no units back while lanes hold some.
+        """
         new = set(missing) - self._to_reclaim
-        if new <= self._need(batch).keys():
+        if new <= {product_id for product_id, units in self._need(batch).items() if units}:
             return False
         self._to_reclaim |= new
         return True
@@ -127,6 +133,8 @@ class LaneSource(Source):
         transaction, stats = attempt.transaction, batch.stats
         is_applied = attempt.error is None
         self.lane.learn(transaction, is_applied=is_applied)
+        if isinstance(attempt.error, TransactionCancelledError):
+            self.lane.note_refused(attempt.error.of(ActionKind.PAGE))
         if is_applied or isinstance(attempt.error, TransactionCancelledError):
             stats.measured["LoansLost"] += [not is_applied] * len(transaction.lent)
         if not is_applied:
@@ -179,8 +187,9 @@ class LaneSource(Source):
         """Whether to use the depot instead of rows, for products of which this process's lane has too few units."""
         # Only the row sells a product that was sold out when the row was last read.
         wanted = [product_id for product_id in lacks if not self._sold_out.get(product_id)]
-        # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
-        if self.depot.line.is_empty and any(map(self.lane.units, wanted)):
+        # One visit that fills the lane is better than writing rows batch after batch. While other processes wait for the depot,
+        # a visitor fills all their lanes, and writing rows would make its loans fail.
+        if any(map(self.lane.units, wanted)) or (wanted and not self.depot.line.is_empty):
             return True
         return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.has, wanted))
 

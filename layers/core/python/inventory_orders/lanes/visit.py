@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation
@@ -32,12 +33,12 @@ from inventory_orders.domain.planner import (
 )
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Batch
-from inventory_orders.engine.loop import Commit, Source
-from inventory_orders.engine.retrying_client import read
+from inventory_orders.engine.loop import Commit
+from inventory_orders.engine.retrying_client import CommitStats, read
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import VISIT_SECONDS, Depot
-from inventory_orders.lanes.lane import OwnLane
+from inventory_orders.lanes.lane import LEAST_OF_API, OwnLane
 from inventory_orders.lanes.recall import Recall
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.dynamodb import Snapshot
@@ -54,6 +55,12 @@ _RECALLED_TOGETHER = 60
 
 # The share of the spare units that a contested row keeps.
 _LEFT_TO_RIVALS = 10
+
+# Maximum number of lanes that a visit fills for others, and of rows that it reads for them.
+_MOST_FILLED, _MOST_ROWS = 20, 2_000
+
+# With more rows and pages in the transaction, no more lanes are filled, so that some orders fit in.
+_MOST_PLACES = 60
 
 # Maximum number of loans in one transaction, which also writes the depot's page.
 _MAX_LOANS = 99
@@ -85,13 +92,18 @@ class LaneSupply(Supply):
             drafts = [Draft(places=set(moved), actions=len(moved), size=size)]
         reserved = int(self.release is not None)
         drafts = pack(first, self, replace(limits, actions=limits.actions - reserved), drafts)
-        last = len(drafts) - 1
+        last = self._last_with_depot(drafts)
         drafts += pack(rest, self, limits)
         transactions = write_down(drafts, self)
         if self.release is not None and drafts[last].actions < limits.actions:
             transactions[last] = replace(transactions[last], release=self.release)
         chain = tuple((transaction,) for transaction in transactions)
         return (chain,) if chain else ()
+
+    def _last_with_depot(self, drafts: Sequence[Draft]) -> int:
+        """The number of the last draft that needs the depot, or of the first draft, because of its moves."""
+        needed = (any(map(self._needs_depot, draft.decisions)) for draft in drafts)
+        return max((number for number, is_needed in enumerate(needed) if is_needed), default=0)
 
     def _depot_first(self, decisions: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
         """Split decisions into those that need the depot, with all that must come before them, and the rest."""
@@ -104,10 +116,9 @@ class LaneSupply(Supply):
         return first[::-1], rest[::-1]
 
     def _needs_depot(self, decision: Decision) -> bool:
-        """Whether a decision is a rejection, or affects products that this process's lane does not sell."""
+        """Whether a decision changes products that this process's lane does not sell."""
         pages = [self.sources.get(product_id) for product_id in decision.deltas]
-        is_sold_elsewhere = any(page is None or page.lane == DEPOT for page in pages)
-        return decision.rejection is not None or is_sold_elsewhere
+        return any(page is None or page.lane == DEPOT for page in pages)
 
 
 class Visit:
@@ -140,28 +151,63 @@ class Visit:
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
+        # The lanes that this visit fills for others.
+        self._waiting: list[LaneLease] = []
+        # The version of the lane for which the needs were published.
+        self._published = -1
 
-    def prepare(self, commit: Commit, patience: float, *, recalls: bool) -> Supply | None:
-        """Wait, read, lend, recall and share out, so that as many of the needed units as possible can be sold.
+    def begin(self, patience: float) -> bool:
+        """Wait for the depot, for at most `patience` seconds. Returns False if there is no longer a reason to visit it.
+
+        Raises:
+            ThrottledError: The wait took too long.
+        """
+        depot, batch = self._depot, self._batch
+        ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
+        if not depot.line.is_empty:
+            self._publish()
+        return depot.acquire(ends, batch.stats, batch.age, self._is_over) is not None
+
+    def _publish(self) -> None:
+        """Publish what this visit needs, unless that was done since the lane was last written."""
+        lane, batch = self._lane, self._batch
+        if lane.pages and self._need and lane.version != self._published:
+            self._published = lane.version
+            lane.publish(self._need, len(batch.pending), batch.deadline, batch.stats)
+
+    def _is_over(self) -> bool:
+        """Whether another visitor has filled this process's lane, or everything that this visit is for is sold out.
+
+        In the latter case rows show that, and lanes have no units.
+        """
+        is_scarce = all(map(self._depot.drained.has, self._need))
+        rows = [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
+        keys: list[Key] = [*self._lane.keys, *rows]
+        if not self._need or not keys:
+            return False
+        found = self._read(keys)
+        self._lane.remember(found.pages.values())
+        if not self._lane.lacks(self._need):
+            return True
+        self._publish()
+        sold_out = [p for p in rows if (row := found.products.get(p)) and row.sellable <= 0]
+        return bool(rows) and sold_out == rows
+
+    def prepare(self, commit: Commit, *, recalls: bool) -> Supply | None:
+        """Read, lend, recall and share out, so that as many of the needed units as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
-            patience: How long to wait for the depot, in seconds.
             recalls: Whether to recall missing units from other lanes.
 
         Returns:
             The supply, with moves that are not written yet; None if concurrent writers force another read.
 
         Raises:
-            StoreError: DynamoDB failed, or the wait took too long.
+            StoreError: DynamoDB failed.
         """
-        depot, batch = self._depot, self._batch
-        self._lane.count_in_use(batch.deadline, batch.stats)
-        ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
-        lease = depot.acquire(ends, batch.stats, batch.age, self._is_in_vain)
-        if lease is None:
-            return Source().find(batch, commit)
-        is_awaited = not depot.line.is_empty
+        batch, lease = self._batch, self._depot.lease
+        is_awaited = not self._depot.line.is_empty
         if not self._read_and_lend(commit):
             return None
         if lent := self._lent_elsewhere() if recalls else set():
@@ -174,16 +220,8 @@ class Visit:
         sources = self._share_out()
         self._add_rows()
         # A transaction that releases an expired lease may fail, so one that is about to expire is released separately.
-        is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
+        is_live = lease is not None and lease.ends_at - batch.now > VISIT_SECONDS / 4
         return LaneSupply(self._allocation, sources, lease if is_live else None, is_awaited)
-
-    def _is_in_vain(self) -> bool:
-        """Whether everything that this visit is for was sold out while it waited. Rows then show that, and lanes have no units."""
-        is_scarce = all(map(self._depot.drained.has, self._need))
-        if not is_scarce or not 0 < len(self._need) <= _ROWS_WITH_PAGES:
-            return False
-        rows = self._read([*self._need]).products
-        return all((row := rows.get(p)) is not None and row.sellable <= 0 for p in self._need)
 
     # ------------------------------------------------------------------ reading
 
@@ -205,7 +243,7 @@ class Visit:
         """Read all pages, and the rows that may lend. Returns False if the visit has to end because changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         own = self._lane.keys
-        found = self._read([*own, *shelves, *self._rows_with_pages()])
+        found = self._look_and_read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
         self._lane.remember(found.pages[key] for key in own)
         self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
@@ -215,15 +253,49 @@ class Visit:
         if self._give_up_corrupt():
             return False
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
-        self._read_rows(found)
+        # A filled page is at most as large as the depot's.
+        most = Limits().size // 2 // max(1, self._allocation.size(shelves))
+        self._read_rows(found, self._lane.waiting[: min(most, _MOST_FILLED)])
         return True
 
-    def _read_rows(self, found: Snapshot) -> None:
-        """Read the rows that the visit needs, unless they were read together with the pages."""
+    def _look_and_read(self, keys: Sequence[Key]) -> Snapshot:
+        """Read items and, at the same time, which lanes are in use and what their owners wait for."""
+        batch, found = self._batch, Snapshot()
+
+        def look() -> None:
+            if self._depot.line.is_empty:
+                self._lane.count_in_use(batch.deadline, CommitStats())
+            elif self._lane.lanes:
+                self._lane.look_around(batch.deadline, CommitStats())
+
+        reads: list[Callable[[], None]] = [look, lambda: found.add(self._read(keys))]
+        self._depot.client.side_by_side(lambda read_one: read_one(), reads)
+        return found
+
+    def _read_rows(self, found: Snapshot, waiting: Sequence[LaneLease]) -> None:
+        """Read the pages of lanes that wait, and the rows that the visit needs, unless they were read together with the pages."""
+        self._waiting = [*waiting]
+        for lease in waiting:
+            self._demand.observe_needs(lease.needs)
         wanted = self._rows_to_read()
-        if others := [p for p in wanted if p not in found.products]:
-            found.add(self._read(others))
+        others = [p for p in wanted if p not in found.products]
+        keys: list[Key] = [*others, *chain.from_iterable(map(_pages_of, waiting))]
+        if keys:
+            found.add(self._read(keys))
+        self._waiting = [lease for lease in waiting if self._still_waits(lease, found)]
         self._allocation.rows |= {p: found.products[p] for p in wanted if p in found.products}
+
+    def _still_waits(self, lease: LaneLease, found: Snapshot) -> bool:
+        """Whether the owner of a lane has not written its pages since it published its needs. If so, adds the pages.
+
+        A lane with an unreadable or throttled page is left alone.
+        """
+        stored = [p for key in _pages_of(lease) if isinstance(p := found.pages.get(key), Page)]
+        versions = sum(page.version for page in stored)
+        is_waiting = len(stored) == PAGES and lease.needs.version == versions
+        if is_waiting:
+            self._allocation.add_pages(stored)
+        return is_waiting
 
     def _rows_with_pages(self) -> list[str]:
         """The rows to read together with the pages. That is faster, even if the depot turns out to have enough."""
@@ -247,12 +319,18 @@ class Visit:
     def _rows_to_read(self) -> list[str]:
         """The products whose rows have to be read: the depot has too few units of them, or their rows have to reclaim units."""
         lacks = self._lane.lacks(self._need)
-        wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
+        all_lacks = islice(self._all_lacks(lacks).items(), len(lacks) + _MOST_ROWS)
+        wanted = [p for p, units in all_lacks if self._should_read(p, units)]
         wanted += self._to_reclaim - self._batch.known.unreadable.keys()
         # Rows lend again when the depot runs low, before lanes get small shares.
         fast_sellers = self._demand.fast_sellers()
         low = (p for p in fast_sellers if p not in lacks and self._should_read(p, 0))
         return [*wanted, *islice(low, max(0, _LOANS_TOGETHER - len(wanted)))]
+
+    def _all_lacks(self, lacks: Mapping[str, int]) -> Counter[str]:
+        """The units that this process's lane lacks, and those that all owners of the lanes that wait need."""
+        needs = (lease.needs.units for lease in self._waiting)
+        return sum(map(Counter, needs), Counter(lacks))
 
     def _read(self, keys: Sequence[Key]) -> Snapshot:
         found = read(self._depot.client, keys, self._batch.deadline, self._batch.stats)
@@ -260,7 +338,8 @@ class Visit:
             self._batch.known.learn(product_id, row)
         self._batch.known.unreadable.update(found.unreadable)
         self._batch.throttled.update(key for key in found.unprocessed if isinstance(key, str))
-        if any(isinstance(key, PageKey) for key in found.unprocessed):
+        mine = (DEPOT, self._lane.number)
+        if any(isinstance(key, PageKey) and key.lane in mine for key in found.unprocessed):
             raise ThrottledError("UNPROCESSED_KEYS", "a page could not be read")
         return found
 
@@ -331,13 +410,14 @@ class Visit:
     def _lend(self, commit: Commit) -> bool:
         """Lend from rows. If there are many loans, they are committed immediately; returns False if some of them failed."""
         lacks = self._lane.lacks(self._need)
+        all_lacks = self._all_lacks(lacks)
         loans = {
             product_id: loan
             for product_id, row in self._allocation.rows.items()
             if row is not None
             and product_id not in self._batch.known.unreadable
             and product_id not in self._to_reclaim
-            and (loan := self._to_lend(row, lacks.get(product_id, 0)))
+            and (loan := self._to_lend(row, lacks.get(product_id, 0), all_lacks[product_id]))
         }
         if len(self._in_portions(loans, _LOANS_TOGETHER)) > 1:
             return commit(list(self._chains(loans)))
@@ -345,25 +425,26 @@ class Visit:
             self._allocation.lend(product_id, *loan)
         return True
 
-    def _to_lend(self, row: Product, lacks: int) -> tuple[int, int] | None:
+    def _to_lend(self, row: Product, lacks: int, all_lacks: int) -> tuple[int, int] | None:
         """How many units a row lends (all spare units, or at most half of a large stock), and the product's reach."""
-        product_id, demand = row.product_id, self._demand
-        key = PageKey.of(DEPOT, product_id)
+        product_id, key = row.product_id, PageKey.of(DEPOT, row.product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low_level(product_id)
         is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
         if not row.may_be_lent or is_full or row.lease_left(self._batch.now):
             return None
+        units = self._units_to_lend(row, low, all_lacks)
+        need = self._need.get(product_id) or self._demand.last_quantity(product_id)
+        reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        changes_nothing = not units and reach <= self._allocation.entry(DEPOT, product_id).reach
+        return None if units < max(0, lacks - stored) or changes_nothing else (units, reach)
+
+    def _units_to_lend(self, row: Product, low: float, lacks: int) -> int:
         surplus = self._surplus(row)
         if surplus <= low:
-            self._depot.drained.observe(product_id)
-            units = surplus
-        else:
-            most = max(demand.depot_level(product_id, self._lane.in_use), low)
-            units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
-        need = self._need.get(product_id) or demand.last_quantity(product_id)
-        loan = units, self._lane.last if self._is_wide(units + stored, need) else DEPOT
-        changes_nothing = loan == (0, self._allocation.entry(DEPOT, product_id).reach)
-        return None if units < max(0, lacks - stored) or changes_nothing else loan
+            self._depot.drained.observe(row.product_id)
+            return surplus
+        most = max(self._demand.depot_level(row.product_id, self._lane.in_use), low)
+        return min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
 
     def _surplus(self, row: Product) -> int:
         """How many units a row can lend. Others sell from a contested row until the loan is committed."""
@@ -436,26 +517,56 @@ class Visit:
             self._allocation.reclaim(product_id)
 
     def _share_out(self) -> dict[str, PageKey]:
-        """Fill the lane, and return products that are too scarce for lanes. Returns the page that sells each product."""
-        lane, sources = self._lane.number, dict[str, PageKey]()
-        if lane is None:
-            return {p: PageKey.of(DEPOT, p) for p in self._need if self._allocation.units(DEPOT, p)}
+        """Fill lanes, and return products that are too scarce for lanes. Returns the page that sells each product."""
+        sources = dict[str, PageKey]()
+        if self._lane.number is None:
+            sources = {
+                p: PageKey.of(DEPOT, p) for p in self._need if self._allocation.units(DEPOT, p)
+            }
         # Page by page, because a visit does this for every lent product, which takes most of its CPU time.
         for key in self._lane.keys:
             if key.number not in self._corrupt:
-                sources |= self._share_out_page(lane, key)
+                sources |= self._share_out_page(key)
+        for lease in self._waiting:
+            for key in _pages_of(lease):
+                if key.number not in self._corrupt and len(self._allocation.touched) < _MOST_PLACES:
+                    self._fill_page(lease, key, sources)
         return sources
 
-    def _share_out_page(self, lane: int, key: PageKey) -> dict[str, PageKey]:
+    def _fill_page(self, lease: LaneLease, key: PageKey, sources: Mapping[str, PageKey]) -> None:
+        """Fill one page of a lane whose owner waits. A lane of the API only gets what the owner needs.
+
+        The units that this visit sells at the depot stay there.
+        """
+        lane, is_of_api, needs = key.lane, self._lane.is_of_api(key.lane), lease.needs.units
+        least = LEAST_OF_API if is_of_api else 1
+        own, shelf = (
+            self._allocation.entries(key),
+            self._allocation.entries(PageKey(DEPOT, key.number)),
+        )
+        for product_id, there in [*shelf.items()]:
+            held = own.get(product_id, there)
+            if held.created_at == there.created_at and (product_id in needs or not is_of_api):
+                have = self._allocation.units(lane, product_id)
+                target = self._target(
+                    product_id, lane, have, there, needs.get(product_id, 0), least
+                )
+                is_sold_here = product_id in sources and sources[product_id].lane == DEPOT
+                spare = there.units - (self._need[product_id] if is_sold_here else 0)
+                if (units := min(target - have, spare)) > 0:
+                    self._allocation.fill(lane, product_id, units)
+
+    def _share_out_page(self, key: PageKey) -> dict[str, PageKey]:
         """Move the units of one page of the lane. Returns the page that sells each needed product."""
-        depot_key = PageKey(DEPOT, key.number)
+        lane, depot_key = key.lane, PageKey(DEPOT, key.number)
         own, shelf = self._allocation.entries(key), self._allocation.entries(depot_key)
         mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
         sources = {}
         for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
             have = own.get(product_id, NO_UNITS).units
             there = shelf.get(product_id, NO_UNITS)
-            target = self._target(product_id, lane, have, there)
+            need = self._need.get(product_id, 0)
+            target = self._target(product_id, lane, have, there, need, self._lane.least)
             if target > have:
                 self._allocation.fill(lane, product_id, min(target - have, there.units))
             elif target < have:
@@ -464,15 +575,17 @@ class Visit:
                 sources[product_id] = key if target else depot_key
         return sources
 
-    def _target(self, product_id: str, lane: int, have: int, there: PageEntry) -> int:
-        """How many units the lane should hold; 0 if the depot sells the product."""
-        demand, need = self._demand, self._need.get(product_id, 0)
+    def _target(
+        self, product_id: str, lane: int, have: int, there: PageEntry, need: int, least: int
+    ) -> int:
+        """How many units a lane should hold if its owner needs `need`, and at least `least` times that; 0 if the depot sells the product."""
+        demand = self._demand
         if demand.is_idle(product_id):
             return 0
         use = demand.last_quantity(product_id)
         share = (have + there.units) / self._shares
         is_out_of_reach = there.units > 0 and there.reach < lane
-        if is_out_of_reach or share < self._lane.least * max(use, need):
+        if is_out_of_reach or share < least * max(use, need):
             return have if need <= have <= 2 * use + need else 0
         level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))
@@ -487,3 +600,7 @@ class Visit:
         rows = self._batch.known.rows
         left = rows.keys() - self._need.keys() - self._to_reclaim - self._allocation.rows.keys()
         self._allocation.rows |= {p: rows[p] for p in self._batch.pending.product_ids if p in left}
+
+
+def _pages_of(lease: LaneLease) -> list[PageKey]:
+    return [PageKey(lease.lane, number) for number in range(PAGES)]

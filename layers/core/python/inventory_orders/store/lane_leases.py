@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 
-from inventory_orders.domain.allotments import LaneLease
+from inventory_orders.domain.allotments import LaneLease, Needs
 from inventory_orders.store.cancellations import ConditionFailedError
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import key_item, read_lease
@@ -53,6 +54,13 @@ def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str =
             return read_lease(failed.item)
         raise
     return wanted
+
+
+def publish_needs(store: Store, lane: int, owner: str, needs: Needs) -> None:
+    """Write what the owner of a lane waits for, unless it has lost its lease. The request is safe to repeat."""
+    write = Write("SET #needs = :needs", OWNED, {"owner": owner, "needs": asdict(needs)})
+    with suppress(ConditionFailedError):
+        store.update(Table.ALLOTMENTS, key_item(lane), write)
 
 
 def release_lane(store: Store, lease: LaneLease) -> None:

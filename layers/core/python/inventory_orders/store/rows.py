@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from inventory_orders.domain.adjustment import STEPS_OF_TRANSFERS
-from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
+from inventory_orders.domain.allotments import NO_NEEDS, LaneLease, Needs, Page, PageEntry, PageKey
 from inventory_orders.domain.barcode import BarcodeKey, code_and_units, key_of_barcode
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
@@ -352,7 +352,7 @@ def _read_entry(
 
 
 def read_lease(item: Item) -> LaneLease:
-    """Convert an item into the lease of a lane. An unreadable lease counts as expired."""
+    """Convert an item into the lease of a lane. An unreadable lease counts as expired, unreadable needs as none."""
     lane = int(item["page"]["S"].split("/")[0])
     try:
         return LaneLease(
@@ -360,9 +360,22 @@ def read_lease(item: Item) -> LaneLease:
             item["lockedBy"]["S"],
             float(item["lockTime"]["N"]),
             float(item.get("lockWait", _ZERO)["N"]),
+            _read_needs(item),
         )
     except (KeyError, ValueError, TypeError):
         return LaneLease(lane, "", 0.0)
+
+
+def _read_needs(item: Item) -> Needs:
+    """The needs in the row of a lease. Every visitor of the depot uses them, so none may come to grief over them."""
+    try:
+        needs = Needs(**plain_value(item["needs"]))
+        numbers = (needs.orders, needs.version + 1, needs.until, *needs.units.values())
+        if all(needs.units) and all(isinstance(n, int) and n > 0 for n in numbers):
+            return needs
+    except (KeyError, ValueError, TypeError, AttributeError):
+        pass
+    return NO_NEEDS
 
 
 def read_purchases(item: Item) -> Purchases:
