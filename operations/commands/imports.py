@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -340,12 +340,18 @@ def _carry_out(aws: Aws, read: _Read, how: _How, left_out: Mapping[str, int]) ->
     # What cannot be taken is said before anything is written.
     read.report()
     if how.checks or read.is_stopped(how) or not products:
-        why = "" if products or read.is_stopped(how) else ": there is no product to import"
-        screen.print(f"Nothing was written{why}.")
-        raise typer.Exit(int(read.is_stopped(how) or bool(read.bad and not products)))
+        _stop(read, how, products)
     _run(work, read, products + orders)
     warn_of_locations(read.staging.stocked(), aws.locations)
     _prove(aws, read, how, has_failed=bool(work.failed))
+
+
+def _stop(read: _Read, how: _How, products: int) -> NoReturn:
+    """Exit before anything is written, with 1 if bad lines are the reason."""
+    is_stopped = read.is_stopped(how)
+    why = "" if products or is_stopped else ": there is no product to import"
+    screen.print(f"Nothing was written{why}.")
+    raise typer.Exit(int(is_stopped or bool(read.bad and not products)))
 
 
 def _run(work: Import, read: _Read, total: int) -> None:

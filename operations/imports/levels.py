@@ -36,14 +36,14 @@ def for_shopify(
     Raises:
         UserError: The shop has several locations, and none is named.
     """
-    names = {row["Location"] for row in file.rows() if _is_stocked(row)}
-    if len(names) > 1 and not locations:
-        raise UserError("the shop has several locations; name a file with --locations")
-    file.bad.clear()
+    if not locations:
+        _check_location(file)
     client, rows = RetryingClient(store), file.rows()
+    first = next(rows, None)
     yield file.header
     # Older exports have only one column for units on hand.
     new = max(place for place, name in enumerate(file.header) if name.startswith("On hand"))
+    rows = _with_first(first, rows)
     while batch := list(islice(rows, _AT_ONCE)):
         keys = {row.number: key for row in batch if (key := _key(row, locations))}
         deadline = Deadline.after(_PATIENCE, SystemClock())
@@ -54,6 +54,20 @@ def for_shopify(
                 cells: list[str | int] = [*row.all_cells]
                 cells[new] = level.on_hand + _elsewhere(row, level)
                 yield cells
+
+
+def _check_location(file: ExportFile) -> None:
+    """Check that a shop has a single location."""
+    names = {row["Location"] for row in file.rows() if _is_stocked(row)}
+    file.bad.clear()
+    if len(names) > 1:
+        raise UserError("the shop has several locations; name a file with --locations")
+
+
+def _with_first(first: Row | None, rows: Iterator[Row]) -> Iterator[Row]:
+    if first is not None:
+        yield first
+        yield from rows
 
 
 def _is_stocked(row: Row) -> bool:
