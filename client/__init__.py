@@ -198,7 +198,11 @@ class Client:
         return self._get("/barcodes", {"scan": scan})
 
     def create_product(self, body: fields.NewProduct) -> Answer:
-        """List a product, or list it at another location."""
+        """List a product, or list it at another location.
+
+        Raises:
+            ApiError: With `code` PRODUCT_EXISTS, it is listed, perhaps by an earlier attempt whose answer was lost.
+        """
         return self._post("/products", body)
 
     def change_product(self, product_id: str, body: fields.ProductChange) -> Answer:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -105,11 +105,22 @@ Locations = Annotated[
         "there are several.",
     ),
 ]
+
+
+def _time(text: str) -> datetime:
+    with suppress(ValueError):
+        if (time := datetime.fromisoformat(text)).tzinfo is not None:
+            return time
+    raise typer.BadParameter(
+        f"must be a time with an offset, such as 2026-11-20T18:00:00+01:00, but is {text}"
+    )
+
+
 _AsOf = Annotated[
     datetime | None,
     typer.Option(
         metavar="TIME",
-        formats=["%Y-%m-%dT%H:%M:%S%z"],
+        parser=_time,
         help="When the inventory was exported, such as 2026-11-20T18:00:00+01:00. Later orders are listed, and not imported.",
     ),
 ]
@@ -275,6 +286,11 @@ class _Read:
         return [self.products, *self.others, *([self.orders] if self.orders else [])]
 
     @property
+    def bad(self) -> list[FileError]:
+        """The bad lines of all files."""
+        return [error for file in self.files for error in file.bad]
+
+    @property
     def bad_orders(self) -> list[FileError]:
         """The bad lines of orders."""
         return self.orders.bad if self.orders else []
@@ -283,8 +299,7 @@ class _Read:
         """Whether what was found so far stops the import."""
         from ..imports.staging import DIFFERENCE  # noqa: PLC0415
 
-        bad = [error for file in self.files for error in file.bad]
-        return any(not how.skips_bad or error.code == DIFFERENCE for error in bad)
+        return any(not how.skips_bad or error.code == DIFFERENCE for error in self.bad)
 
     def report(self) -> None:
         """Print the lines of all files that are bad or left out, and write all of them to reports."""
@@ -324,12 +339,19 @@ def _carry_out(aws: Aws, read: _Read, how: _How, left_out: Mapping[str, int]) ->
     screen.print(f"{counted(products, 'product')} and {counted(orders, 'open order')}{and_others}")
     # What cannot be taken is said before anything is written.
     read.report()
-    if how.checks or read.is_stopped(how):
-        screen.print("Nothing was written.")
-        raise typer.Exit(int(read.is_stopped(how)))
+    if how.checks or read.is_stopped(how) or not products:
+        _stop(read, how, products)
     _run(work, read, products + orders)
     warn_of_locations(read.staging.stocked(), aws.locations)
     _prove(aws, read, how, has_failed=bool(work.failed))
+
+
+def _stop(read: _Read, how: _How, products: int) -> NoReturn:
+    """Exit before anything is written, with 1 if bad lines are the reason."""
+    is_stopped = read.is_stopped(how)
+    why = "" if products or is_stopped else ": there is no product to import"
+    screen.print(f"Nothing was written{why}.")
+    raise typer.Exit(int(is_stopped or bool(read.bad and not products)))
 
 
 def _run(work: Import, read: _Read, total: int) -> None:
@@ -340,9 +362,15 @@ def _run(work: Import, read: _Read, total: int) -> None:
     with progress_bar() as progress:
         task = progress.add_task("Importing", total=total)
         try:
-            work.run(
-                read.products.bad, read.bad_orders, lambda number: progress.advance(task, number)
-            )
+            work.write_products(read.products.bad, lambda number: progress.advance(task, number))
+            if work.failed:
+                # Orders for missing products would be rejected for good.
+                failure = "products could not be written, so no order was placed"
+            else:
+                work.place_orders(
+                    *(read.products.bad, read.bad_orders),
+                    lambda number: progress.advance(task, number),
+                )
         except KeyboardInterrupt:
             failure, status = "it was interrupted", INTERRUPTED
         except StoreError as error:
@@ -394,6 +422,8 @@ def _prove(aws: Aws, read: _Read, how: _How, *, has_failed: bool) -> None:
         screen.print(f"{units} not imported; the proof lists them.")
     differ = f"{totals['different']:,} of them not as in the export"
     verdict = differ if totals["different"] else "all as in the export"
+    if read.bad:
+        verdict += f", without {counted(len(read.bad), 'bad line')}"
     screen.print(
         f"Proof: {counted(totals['all'], 'stock level')}, {verdict}. {escape(str(how.proof))} lists all of them"
     )

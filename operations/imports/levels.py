@@ -13,6 +13,7 @@ from inventory_orders.store.dynamodb import Store
 
 from ..cells import as_id, code_of
 from ..csv_text import cell_of
+from ..errors import UserError
 from ..stock import by_product
 from .export_file import ExportFile, Row
 
@@ -31,7 +32,12 @@ def for_shopify(
         file: The export.
         locations: The id of each location by its name in Shopify. Without any, all lines are about the default location.
         store: The tables.
+
+    Raises:
+        UserError: The shop has several locations, and none is named.
     """
+    if not locations:
+        _check_location(file)
     client, rows = RetryingClient(store), file.rows()
     first = next(rows, None)
     yield file.header
@@ -50,17 +56,28 @@ def for_shopify(
                 yield cells
 
 
+def _check_location(file: ExportFile) -> None:
+    """Check that a shop has a single location."""
+    names = {row["Location"] for row in file.rows() if _is_stocked(row)}
+    file.bad.clear()
+    if len(names) > 1:
+        raise UserError("the shop has several locations; name a file with --locations")
+
+
 def _with_first(first: Row | None, rows: Iterator[Row]) -> Iterator[Row]:
     if first is not None:
         yield first
         yield from rows
 
 
+def _is_stocked(row: Row) -> bool:
+    return row["On hand"].lower() != "not stocked"
+
+
 def _key(row: Row, locations: Mapping[str, str]) -> str:
     """The key of a line's row; empty if its stock is not here."""
     location_id = locations.get(row["Location"]) if locations else ""
-    is_stocked = row["On hand"].lower() != "not stocked"
-    if location_id is None or not is_stocked or not row.sku("SKU"):
+    if location_id is None or not _is_stocked(row) or not row.sku("SKU"):
         return ""
     return stock_key(as_id(row.sku("SKU")), location_id)
 

@@ -52,6 +52,7 @@ class Import:
 
     def __init__(self, staging: Staging, aws: Aws) -> None:
         self.failed = 0
+        self._has_returned = False
         self._staging = staging
         self._aws = aws
         self._store = aws.store()
@@ -119,21 +120,29 @@ class Import:
 
     # ------------------------------------------------------------------ write
 
-    def run(
-        self,
-        bad_products: list[FileError],
-        bad_orders: list[FileError],
-        on_progress: Callable[[int], None] = lambda _: None,
+    def write_products(
+        self, bad_products: list[FileError], on_progress: Callable[[int], None]
     ) -> None:
-        """Write products, then orders, and add those that fail to the bad lines.
-
-        Products that the other shop does not sell are discontinued at the end. `on_progress` is called with the number of
-        products or orders done.
-        """
+        """Write products, and add those that fail to the bad lines. `on_progress` is called with the number of products done."""
         for portion in self._staging.product_lines():
             bad_products += self._load(CatalogueFile(creations=portion))
             on_progress(sum(not line.ids.get("locationId") for line in portion))
+
+    def place_orders(
+        self,
+        bad_products: list[FileError],
+        bad_orders: list[FileError],
+        on_progress: Callable[[int], None],
+    ) -> None:
+        """Place orders after all products are written, and add those that fail to the bad lines.
+
+        Products that the other shop does not sell are discontinued at the end. `on_progress` is called with the number of
+        orders done.
+        """
         self._place_orders(bad_orders, on_progress)
+        if self._has_returned:
+            # The next import still has to place orders, which discontinued products would reject for good.
+            return
         hidden = self._staging.hidden()
         while batch := list(islice(hidden, _HIDDEN_AT_ONCE)):
             status = {"status": ProductStatus.DISCONTINUED}
@@ -183,6 +192,7 @@ class Import:
         if report.failure is not None:
             raise report.failure
         for each, outcome in zip(batch, report.outcomes, strict=True):
+            self._has_returned |= outcome.kind is Outcome.RETURNED
             if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
                 yield each.line, _error(each, outcome)
 
@@ -203,6 +213,6 @@ def _contradiction(each: OpenOrder, stored: Any) -> tuple[str, str] | None:
         return stored.code, str(stored)
     if each.order.match(stored) is not IdempotencyMatch.SAME_REQUEST:
         return "ORDER_ID_REUSED", f"there is another order {each.order.order_id}"
-    if isinstance(stored, OrderRecord) and stored.status is OrderStatus.REJECTED:
+    if isinstance(stored, OrderRecord) and stored.status == OrderStatus.REJECTED:
         return "ORDER_REJECTED", f"the order was rejected before ({stored.reason}), and stays so"
     return None

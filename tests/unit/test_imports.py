@@ -12,14 +12,19 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.location import stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderKey, OrderStatus
+from inventory_orders.errors import ContentionError
+from inventory_orders.messages.commands import order_in
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
+from operations import load
 from operations.cells import as_id, code_of
 from operations.commands import imports as import_commands
 from operations.commands import levels as level_commands
+from operations.creations import Creation, create_many
 from operations.errors import UserError
 from operations.imports import shopify as shopify_files
+from operations.imports import writing
 from operations.imports.assignment import assigned
 from operations.imports.staging import Staging
 from operations.stock import read_stock
@@ -211,10 +216,18 @@ def test_orders_after_the_inventory_was_exported_are_listed_and_not_imported(sho
     assert shop.status("6105310000007") == OrderStatus.PENDING
 
 
+@pytest.mark.parametrize("time", ["2026-11-20", "2026-11-20T18:00:00", "yesterday"])
+def test_a_time_without_an_offset_is_refused_with_an_example(shopify, time):
+    done = shopify.run("--as-of", time)
+    assert done.exit_code == 2
+    assert f"such as 2026-11-20T18:00:00+01:00, but is {time}" in done.output
+
+
 def test_bad_lines_are_left_out_if_that_is_asked_for_but_contradictions_are_not(shop, shopify):
     done = shopify.run("--skip-bad", products={"MUG-1": ""}, inventory={"0,0,4,4": "0,x,4,4"})
     assert done.exit_code == 0, done.output
     assert "Variant SKU: is missing" in done.output
+    assert "all as in the export, without 4 bad lines" in done.output
     products = {key for (key,) in shop.items(Table.PRODUCTS)}
     assert products == {"JP-50", "JP-50#berlin", "JP-50#lyon", "JP-250", "JP-250#berlin"} | {"POT-1", "POT-1#berlin", "POT-1#lyon"}  # fmt: skip
     assert shop.status("6105310000007") is None, "its only product was left out"
@@ -243,6 +256,15 @@ def test_a_line_for_an_unknown_product_can_be_left_out_of_its_order(shop, shopif
     assert "POT-0 is not in the file of products" in done.output
     order = shop.record(OrderKey("6105310000008"))
     assert [(line.product_id, line.quantity) for line in order.lines] == [("JP-50", 2)]
+
+
+def test_an_import_without_products_proves_nothing(shop, shopify):
+    path = shopify.path("products")
+    path.write_text(path.read_text().splitlines()[0])
+    done = shopify.run("--skip-bad")
+    assert done.exit_code == 1, done.output
+    assert "Nothing was written: there is no product to import." in done.output
+    assert "Proof" not in done.output
 
 
 def test_contradictions_are_never_left_out(shop, shopify):
@@ -350,6 +372,51 @@ def test_an_import_that_stops_anywhere_is_completed_by_the_next_one(shop, shopif
     assert shop.status("6105310000003") == OrderStatus.CONFIRMED
 
 
+def test_no_order_is_placed_while_a_product_is_missing(shop, shopify, monkeypatch):
+    def fail(client, missing, deadline):
+        made = create_many(
+            client, [each for each in missing if "#" not in each.product_id], deadline
+        )
+        busy = Creation(created=False, error=ContentionError("POT-1#lyon"))
+        return [*made, *(busy for each in missing if "#" in each.product_id)]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "create_many", fail)
+        stopped = shopify.run()
+    assert stopped.exit_code == 1
+    assert "Not finished: products could not be written, so no order was placed" in stopped.output
+    assert not shop.items(Table.ORDERS), "they would be rejected for good"
+    done = shopify.run()
+    assert done.exit_code == 0, done.output
+    assert shop.status("6105310000008") == OrderStatus.CONFIRMED
+
+
+def test_products_are_sold_until_all_their_orders_are_placed(shop, shopify, monkeypatch):
+    # The order with the teapot at lyon becomes one for the archived mug.
+    edits = {"17:40:05 +0100,1,Glass Teapot,34.00,,POT-1": "17:40:05 +0100,1,Travel Mug,34.00,,MUG-1"}  # fmt: skip
+    levels = {"0,1,0,1": "0,0,1,1", "0,0,2,2,": "0,1,1,2,"}
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "PATIENCE_SECONDS", 0.0)
+        stopped = shopify.run(orders=edits, inventory=levels)
+    assert stopped.exit_code == 1
+    assert not shop.product("MUG-1").is_discontinued
+    done = shopify.run()
+    assert done.exit_code == 0, done.output
+    assert shop.product("MUG-1").is_discontinued
+    assert shop.status("6105310000008") == OrderStatus.CONFIRMED
+
+
+def test_an_order_that_was_rejected_before_is_found_before_anything_is_written(shop, shopify):
+    item = {"productId": "OOLONG~20100", "quantity": 1, "locationId": "berlin"}
+    fields = {"orderId": "6105310000007", "userId": "lee@example.com", "items": [item]}
+    shop.do(order_in(fields | {"attributes": {"name": "#1007"}}, None, None, whole="the order"))
+    before = rows_of(shop)
+    done = shopify.run()
+    assert done.exit_code == 1
+    assert "the order was rejected before (UNKNOWN_PRODUCT), and stays so" in done.output
+    assert rows_of(shop) == before
+
+
 def test_lines_of_woocommerce_may_have_rows_of_their_own(shop, woocommerce):
     woocommerce.path("orders").write_text(
         "order_id,order_number,status,customer_email,item_sku,item_quantity,item_refunded_qty\n"
@@ -400,6 +467,17 @@ def test_levels_are_written_back_to_the_lines_of_shopifys_export(shop, shopify, 
         *(("OOLONG 100", "B", "25"), ("OOLONG 100", "S", "4")),
         *(("POT-1", "B", "5"), ("POT-1", "S", "1"), ("MUG-1", "B", "2")),
     ]
+
+
+def test_levels_of_several_locations_need_a_file_of_locations(shop, shopify, monkeypatch):
+    monkeypatch.setattr(level_commands, "aws_of", lambda *_: shop.stack)
+    assert shopify.run().exit_code == 0
+    done = CliRunner().invoke(app, ["levels", "shopify", "--inventory", str(shopify.path("inventory"))])  # fmt: skip
+    assert isinstance(done.exception, UserError)
+    assert "name a file with --locations" in str(done.exception)
+    assert done.stdout == "", (
+        "the default location has no stock, so the file would delete Shopify's"
+    )
 
 
 def test_levels_are_written_for_woocommerce_with_the_skus_that_it_knows(shop, shopify, monkeypatch):
