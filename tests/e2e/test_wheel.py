@@ -312,7 +312,7 @@ def test_the_shopify_example_takes_an_order_and_writes_the_level_back(
     secrets = aws.session.client("secretsmanager")
     secrets.create_secret(Name="shopify-app", SecretString=json.dumps(CREDENTIALS))
     line = {"sku": "Earl Grey", "quantity": 2}
-    order = {"id": 1, "name": "#1001", "customer": None, "line_items": [line, line]}
+    order = {"id": 1, "name": "#1001", "email": None, "line_items": [line, line]}
     with served(Shopify({"Earl Grey": 3})) as shopify:
         assembly = synthesised(environment, SHOPIFY, tmp_path, shop=shopify.url)
         with deployed(assembly, "ShopifyShop", embedded_aws) as ids:

@@ -21,7 +21,7 @@ ATTEMPTS = 5
 
 READ = """
 query ($skus: String!, $location: ID!) {
-  inventoryItems(first: 10, query: $skus) {
+  inventoryItems(first: 50, query: $skus) {
     nodes {
       id sku
       inventoryLevel(locationId: $location) { quantities(names: ["available"]) { quantity } }
