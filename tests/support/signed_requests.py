@@ -33,13 +33,15 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
     A cursor must come from the service. A request for orders has to name a list, and one for products either ids or words.
     Some filters exclude others. What was scanned belongs to a product of the command. A transfer has two different
-    locations. A product has safety stock or backorders, also if the two are given one after the other.
+    locations. A product has safety stock or backorders, also if the two are given one after the other. A group needs a limit.
     """
     if isinstance(case.body, dict) and case.path in ("/products", "/products/{productId}"):
         if "safetyStock" in case.body:
             case.body["backorderLimit"] = 0
         elif "backorderLimit" in case.body:
             case.body["safetyStock"] = 0
+        if "limitGroup" in case.body:
+            case.body["purchaseLimit"] = 1
     if (
         isinstance(case.body, dict)
         and "to" in case.body

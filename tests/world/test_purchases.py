@@ -84,7 +84,8 @@ class Lives:
         """Set the limit of a product, or its group."""
         product_id = product_id or self.chance.choice(PRODUCTS)
         self.limits[product_id] = limit = self.chance.choice((0, 1, 2, 3, 5))
-        self.groups[product_id] = group = self.chance.choice((None, "shoes", "drop"))
+        group = self.chance.choice((None, "shoes", "drop")) if limit else None
+        self.groups[product_id] = group
         changes = {"purchase_limit": limit, "limit_group": group}
         self.shop.products.change(product_id, changes, self.shop.soon())
 
@@ -182,10 +183,11 @@ class Lives:
 
     def erase(self):
         """Forget a customer, whose id then belongs to a new one. Cards may stay."""
-        if self.chance.random() < 0.7:
+        if self.chance.random() < 0.4:
             return
         user, keep = self.chance.choice(USERS), self.chance.random() < 0.5
-        forget.Forgetting(self.shop.stack, user, KEY, keep).run()
+        also = forget.orders_bought_by(self.shop.stack, user)
+        forget.Forgetting(self.shop.stack, user, KEY, also, keep).run()
         for order_id, buyers in self.buyers.items():
             if self.users[order_id] == user:
                 self.buyers[order_id] = [b for b in buyers if keep and b != user]
