@@ -329,13 +329,7 @@ def alarms(run: Run) -> list[Line]:
         if actual is None:
             problems.append(f"{title} is gone")
             continue
-        wanted = {name: value for name, value in properties.items() if name != "Tags"}
-        wanted |= {"ActionsEnabled": True}
-        if run.embedded:
-            # It turns metric math into a plain metric, and forgets how long an alarm warms up.
-            wanted = {
-                k: v for k, v in wanted.items() if k not in ("Metrics", "WarmUpConfiguration")
-            }
+        wanted = _wanted_of(properties, embedded=run.embedded)
         problems += differences(title, _with_queries_by_id(wanted), _with_queries_by_id(actual))
     lines, off = (
         judged("alarms", problems, f"{len(found)} as deployed, actions enabled"),
@@ -346,6 +340,16 @@ def alarms(run: Run) -> list[Line]:
     left = _wait_until_off(run, title_of)
     problems = [f"{title_of[name]} {why}" for name, why in sorted(left.items())]
     return lines + judged(off, problems, f"{len(title_of)} in OK, or waiting for a first value")
+
+
+def _wanted_of(alarm: Properties, *, embedded: bool) -> Properties:
+    """The properties that a deployed alarm must have.
+
+    The embedded AWS turns metric math into a plain metric, and forgets how long an alarm warms up.
+    """
+    left_out = {"Tags", "Metrics", "WarmUpConfiguration"} if embedded else {"Tags"}
+    wanted = {name: value for name, value in alarm.items() if name not in left_out}
+    return wanted | {"ActionsEnabled": True}
 
 
 def _with_queries_by_id(alarm: Properties) -> Properties:
