@@ -334,7 +334,7 @@ def _check_rejected_order(world: CheckedWorld, change: Change, order: dict[str, 
     reason, is_split = order["reason"], order.get("split", False)
     require(
         any(
-            _is_over_limit(offers, bought, is_split=is_split)
+            _is_over_limit(offers, bought)
             if reason == "PURCHASE_LIMIT"
             else _is_true(reason, offers, is_split=is_split)
             for offers, bought in _moments(world, change, order)
@@ -412,16 +412,9 @@ def _is_true(reason: str, offers: _Offers, *, is_split: bool) -> bool:
     return all(any(map(_is_short if len(offers) == 1 else _lacks, offer)) for offer in offers)
 
 
-def _is_over_limit(offers: _Offers, bought: Sequence[Units], *, is_split: bool) -> bool:
-    """Whether each offer of an order is impossible, and one of them because of a purchase limit.
-
-    If the order may be split, it is enough that this is true of one of its lines.
-    """
-    if is_split:
-        lines = [[[each] for each in line] for line in zip(*offers, strict=True)]
-        if any(_is_over_limit(line, bought, is_split=False) for line in lines):
-            return True
-    exceeds = [_exceeds(offer, bought) for offer in offers]
+def _is_over_limit(offers: _Offers, bought: Sequence[Units]) -> bool:
+    """Whether each offer of an order is impossible, and one of them exceeds a purchase limit, whatever else it lacks."""
+    exceeds = [is_over_limit(_rows_of(offer), bought) for offer in offers]
     others = (any(map(_lacks, offer)) for offer in offers)
     return any(exceeds) and all(map(or_, exceeds, others))
 
@@ -430,8 +423,11 @@ def _exceeds(offer: Sequence[_Candidate], bought: Sequence[Units]) -> bool:
     """Whether an offer exceeds a purchase limit, and its products can be ordered otherwise."""
     if any(_is_gone(each) or _is_discontinued(each) for each in offer):
         return False
-    rows = [(stock.row if stock is not None else None, n) for stock, n in offer]
-    return is_over_limit(rows, bought)
+    return is_over_limit(_rows_of(offer), bought)
+
+
+def _rows_of(offer: Sequence[_Candidate]) -> list[tuple[dict[str, Any] | None, int]]:
+    return [(stock.row if stock is not None else None, n) for stock, n in offer]
 
 
 def _is_gone(candidate: _Candidate) -> bool:
