@@ -1757,6 +1757,7 @@ _LIMITED = (
         "limited order against cancellation",
         [_limited(2, p=9), add_order(units=2), _charged(p=2)],
         [changes(part("cancel", "s", 1), CANCEL), buys("b", p=1), changes(CANCEL)],
+        switches=2,
     ),
     Scenario(
         "limited order against a lost unit",
@@ -1782,6 +1783,7 @@ _LIMITED = (
         "limited order against a change of the limit",
         [_limited(1, p=9)],
         [buys("a", p=1), runs(_raises_the_limit_and_buys), buys("c", p=1)],
+        switches=2,
     ),
     Scenario(
         "limited order by a remembered limit",
@@ -1793,6 +1795,7 @@ _LIMITED = (
         "limited order against a change of the group",
         [_limited(2, p=9), add_order(units=2), _charged(old=2)],
         [changes(CANCEL), _changes(limitGroup="other"), buys("c", p=1)],
+        switches=2,
     ),
     Scenario(
         "limited order against an erasure",
@@ -1813,6 +1816,7 @@ _LIMITED = (
             runs(_cancels_and_buys_in_berlin),
             buys("c", p=1),
         ],
+        switches=2,
     ),
     _with_lanes(
         "sale from a lane against a new limit",
