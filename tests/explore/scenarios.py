@@ -1790,6 +1790,7 @@ _LIMITED = (
         # A reads back its own write, so it assumes that there is no concurrent writer.
         [_limited(1, p=9), *(warm_up("A", order(f"w-{n}", f"w-{n}", p=1)) for n in "12")],
         [buys("a", p=1), runs(_raises_the_limit_and_buys), buys("c", p=1)],
+        switches=2,
     ),
     Scenario(
         "limited order against a change of the group",

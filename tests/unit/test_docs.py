@@ -16,7 +16,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
 
-MAX_WORDS_IN_ALL = 32_750
+MAX_WORDS_IN_ALL = 32_770
 
 MAX_WORDS = {
     "README.md": 625,
@@ -24,13 +24,13 @@ MAX_WORDS = {
     "docs/architecture.md docs/lanes.md": 3_745,
     "docs/benchmarks.md": 1_335,
     "docs/locations.md": 600,
-    "docs/exploration.md": 945,
+    "docs/exploration.md": 960,
     "docs/aws.md": 680,
     "docs/reference.md": 4_050,
     "docs/runbook.md docs/operations.md": 4_365,
     "docs/orders.md docs/api.md docs/data-model.md": 6_460,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_945,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_950,
     "docs/glossary.md": 600,
     "docs/tutorial.md": 636,
     "docs/limits.md": 590,
