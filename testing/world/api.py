@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from testing.world.world import World
 
-SIGNED: Mapping[str, Any] = {"iam": {"userArn": "arn:aws:iam::123456789012:user/ops"}}
+SIGNED: Mapping[str, Any] = {"iam": {"userArn": "arn:aws:iam::123456789012:user/shop"}}
 """The authorizer of a signed request."""
 
 

@@ -114,6 +114,7 @@ def test_a_cdk_json_that_is_not_valid_is_an_error_with_its_place(text, says, mon
 def test_each_command_that_needs_cdk_json_reads_it_before_anything_else(
     command, monkeypatch, tmp_path
 ):
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setattr(deployment, "ROOT", tmp_path)
     (tmp_path / "cdk.json").write_text('{"context": {},}')
     for module, name in (

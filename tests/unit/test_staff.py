@@ -67,7 +67,7 @@ def test_everyone_but_customers_learns_about_the_stage(api):
         USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES), ABOUT=json.dumps(facts), LOCATIONS="berlin,"
     )
     about = get(api, "/about")
-    assert about.pop("caller") == {"name": "ops", "permissions": ["*"], "locations": None}
+    assert about.pop("caller") == {"name": "shop", "permissions": ["*"], "locations": None}
     assert about == facts | {"locations": ["berlin", ""], "movements": True}
     said = api("GET", "/about", claims={"sub": "u-7"})
     assert said.code == (403, "NOT_PERMITTED")

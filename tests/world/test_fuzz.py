@@ -278,7 +278,7 @@ def documents(schema, name=""):
         if "scanned" in schema["properties"]:
             made = made.map(with_own_scans)
     elif kind == "array":
-        made = st.lists(documents(schema["items"]), min_size=schema["minItems"], max_size=4)
+        made = st.lists(documents(schema["items"]), min_size=schema.get("minItems", 0), max_size=4)
     elif schema.get("format") == "date-time":
         offset = st.sampled_from(["Z", "z", "+02:00", "-23:59"])
         made = st.builds(lambda at, end: at.isoformat() + end, MOMENTS, offset)
