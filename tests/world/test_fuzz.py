@@ -1035,7 +1035,7 @@ def check_answer(world, function, command, answer):
 
 FIELDS = {
     *(None, "eventTime", "to", "name", "price", "stepId", "items", "attributes", "orderId"),
-    "safetyStock",
+    *("barcodes", "limitGroup", "safetyStock"),
 }
 """The fields whose values may be wrong in a way that their schema cannot describe."""
 DONE = {"APPLIED", "ACQUIRED", "BEGUN", "RENEWED", "RELEASED", "COMMITTED", "SWEPT"}
