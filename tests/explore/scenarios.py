@@ -2024,6 +2024,7 @@ _AMENDED = (
         "limited order before the amend that makes room for it",
         [_limited(2, p=3), add_order(units=2), _charged(p=2)],
         [places(order("a1", p=1), amend("a", p=1)), buys("b", p=1), changes(CANCEL)],
+        switches=2,
     ),
     Scenario(
         "hand-over taken back against a late duplicate of the cancellation",
