@@ -15,13 +15,16 @@ from inventory_orders.engine.retrying_client import RetryingClient, read_all
 from inventory_orders.errors import StoreError
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.idle import IdleReturn
-from inventory_orders.lanes.lane import LEAST_OF_API, OwnLane
+from inventory_orders.lanes.lane import OwnLane
 from inventory_orders.lanes.source import LaneSource
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 
 # Maximum number of products in the lane: an order writes a whole page, which has to stay below 1 KB.
 _MOST_PRODUCTS = 20
+
+# For how many orders the lane is filled at least.
+_LEAST = 20
 
 # Seconds for which a product that an order has lost takes one of the lane's places.
 _LANE_MEMORY = 60.0
@@ -67,7 +70,7 @@ def engine_for_callers(
     """
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
     mine = range(lanes + 1, lanes + api_lanes + 1)
-    lane = OwnLane(client, mine, lanes + api_lanes, _TRIES, LEAST_OF_API, _LANE_SECONDS)
+    lane = OwnLane(client, mine, lanes + api_lanes, _TRIES, _LEAST, _LANE_SECONDS)
     return Engine(client, CallersSource(client, lane))
 
 

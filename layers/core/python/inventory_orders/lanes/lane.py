@@ -31,9 +31,6 @@ LANE_SECONDS = 60.0
 """Seconds after which the lease of an unused lane ends. Then other processes can use its units. A worker may wait 20 s for the depot
 before it extends the lease."""
 
-LEAST_OF_API = 20
-"""For how many orders a lane of the API is filled at least."""
-
 # Maximum number of products in published needs, because an item is limited to 400 KB, and the seconds after which needs end.
 _MOST_NEEDS, _NEEDS_SECONDS = 1_000, 5.0
 
@@ -100,7 +97,6 @@ class OwnLane:
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
         """The lanes that no process uses, in random order so that two processes rarely take the same one."""
-        self._note_refresh()
         taken = self.look_around(deadline, stats) | self._corrupt
         return self._shuffled(lane for lane in self.lanes if lane not in taken)
 
@@ -124,7 +120,7 @@ class OwnLane:
             self._refreshed_at = float("-inf")
 
     def look_around(self, deadline: Deadline, stats: CommitStats) -> set[int]:
-        """Read all leases. Returns the lanes in use."""
+        """Read all leases, and count the lanes in use unless that was done recently. Returns these lanes."""
         lanes = range(1, self.last + 1)
         leases = self._client.call(
             lambda: read_lane_leases(self._client.store, lanes), deadline, stats
@@ -135,17 +131,18 @@ class OwnLane:
         self._leases = leases
         new = {lease.lane for lease in ended - self._ended}
         self.abandoned, self._ended = self.abandoned - live | new, ended
-        in_use = live | ({self._lease.lane} if self._lease else set())
-        # The API only has what is plentiful, so workers share everything among themselves.
-        self.in_use = max(
-            1, len(in_use if self.lanes.start > 1 else in_use.intersection(self.lanes))
-        )
+        # Shares that shrink with each process that joins would sell too much at the depot.
+        if self._is_refresh_due():
+            self._count(live | ({self._lease.lane} if self._lease else set()))
         return live
 
-    def _note_refresh(self) -> None:
+    def _count(self, in_use: set[int]) -> None:
         # Processes that began together do not look together, so that one of them returns what others have left.
         ago = _JITTER_SECONDS * self._client.policy.random()
         self._refreshed_at = self._client.clock.monotonic() - ago
+        # The API only has what is plentiful, so workers share everything among themselves.
+        mine = in_use if self.lanes.start > 1 else in_use.intersection(self.lanes)
+        self.in_use = max(1, len(mine))
 
     def _is_refresh_due(self) -> bool:
         longest = min(_LOOK_AROUND_SECONDS, self._seconds)
@@ -154,7 +151,6 @@ class OwnLane:
     def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
         """Count the lanes in use, and find abandoned ones, unless that was done recently."""
         if self.lanes and self._is_refresh_due():
-            self._note_refresh()
             self.look_around(deadline, stats)
 
     @property
@@ -167,10 +163,6 @@ class OwnLane:
             for lease in found
             if lease.lane != self.number and not self._refused.has(str(lease.lane))
         )
-
-    def is_of_api(self, lane: int) -> bool:
-        """Whether a lane is one of the API's."""
-        return lane >= (self.lanes.start if self.lanes.start > 1 else self.lanes.stop)
 
     def publish(
         self, need: Mapping[str, int], orders: int, deadline: Deadline, stats: CommitStats

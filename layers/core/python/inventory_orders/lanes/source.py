@@ -71,6 +71,9 @@ class LaneSource(Source):
 
     # How long a visit waits for the depot, in seconds, before the batch is returned.
     patience = 20.0
+    # Batches of at most this many changes, such as those of the express queue, are sold sooner than a visitor reads and fills the
+    # lanes of others, so they neither do that nor ask for it.
+    small_batch = 10
     # Whether a visit recalls units that other lanes hold.
     recalls = True
 
@@ -85,10 +88,11 @@ class LaneSource(Source):
         self._known_short: set[str] = set()
         # Products whose units a change needs in the row, not in lanes.
         self._to_reclaim: set[str] = set()
+        self._is_large = False
 
     def begin(self, batch: Batch) -> None:
         """Note the demand of a batch, and which of its products were recently short."""
-        self._to_reclaim = set()
+        self._to_reclaim, self._is_large = set(), len(batch.pending) > self.small_batch
         if self.lane.lanes:
             self._known_short = set(filter(self._found_short.has, batch.pending.product_ids))
             batch.short |= self._known_short
@@ -111,7 +115,9 @@ class LaneSource(Source):
         if need:
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
-        visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
+        visit = Visit(
+            *(self.lane, self.depot, self.demand, batch, need, to_reclaim), is_large=self._is_large
+        )
         if not visit.begin(self.patience):
             return self._without_a_visit(batch, need) or super().find(batch, commit)
         return visit.prepare(commit, recalls=self.recalls)

@@ -38,7 +38,7 @@ from inventory_orders.engine.retrying_client import CommitStats, read
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import VISIT_SECONDS, Depot
-from inventory_orders.lanes.lane import LEAST_OF_API, OwnLane
+from inventory_orders.lanes.lane import OwnLane
 from inventory_orders.lanes.recall import Recall
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.dynamodb import Snapshot
@@ -131,6 +131,7 @@ class Visit:
         batch: The batch. Rows that are read here, and problems with items, are noted there.
         need: Units that pending orders want from lanes, by product.
         to_reclaim: Products whose units a change needs in the row, not in lanes.
+        is_large: Whether the batch is so large that visitors should fill each other's lanes.
     """
 
     def __init__(
@@ -141,13 +142,15 @@ class Visit:
         batch: Batch,
         need: Mapping[str, int],
         to_reclaim: Collection[str],
+        *,
+        is_large: bool,
     ) -> None:
         self._lane = lane
         self._depot = depot
         self._demand = demand
         self._batch = batch
         self._need = need
-        self._to_reclaim = frozenset(to_reclaim)
+        self._to_reclaim, self._is_large = frozenset(to_reclaim), is_large
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
@@ -164,7 +167,9 @@ class Visit:
         """
         depot, batch = self._depot, self._batch
         ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
-        if not depot.line.is_empty:
+        if not self._is_large:
+            self._lane.count_in_use(batch.deadline, batch.stats)
+        elif not depot.line.is_empty:
             self._publish()
         return depot.acquire(ends, batch.stats, batch.age, self._is_over) is not None
 
@@ -182,14 +187,15 @@ class Visit:
         """
         is_scarce = all(map(self._depot.drained.has, self._need))
         rows = [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
-        keys: list[Key] = [*self._lane.keys, *rows]
+        keys: list[Key] = [*(self._lane.keys if self._is_large else ()), *rows]
         if not self._need or not keys:
             return False
         found = self._read(keys)
         self._lane.remember(found.pages.values())
         if not self._lane.lacks(self._need):
             return True
-        self._publish()
+        if self._is_large:
+            self._publish()
         sold_out = [p for p in rows if (row := found.products.get(p)) and row.sellable <= 0]
         return bool(rows) and sold_out == rows
 
@@ -255,18 +261,22 @@ class Visit:
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         # A filled page is at most as large as the depot's.
         most = Limits().size // 2 // max(1, self._allocation.size(shelves))
-        self._read_rows(found, self._lane.waiting[: min(most, _MOST_FILLED)])
+        waiting = self._lane.waiting if self._combines() else []
+        self._read_rows(found, waiting[: min(most, _MOST_FILLED)])
         return True
+
+    def _combines(self) -> bool:
+        return self._is_large and not self._depot.line.is_empty
 
     def _look_and_read(self, keys: Sequence[Key]) -> Snapshot:
         """Read items and, at the same time, which lanes are in use and what their owners wait for."""
         batch, found = self._batch, Snapshot()
 
         def look() -> None:
-            if self._depot.line.is_empty:
-                self._lane.count_in_use(batch.deadline, CommitStats())
-            elif self._lane.lanes:
+            if self._combines() and self._lane.lanes:
                 self._lane.look_around(batch.deadline, CommitStats())
+            else:
+                self._lane.count_in_use(batch.deadline, CommitStats())
 
         reads: list[Callable[[], None]] = [look, lambda: found.add(self._read(keys))]
         self._depot.client.side_by_side(lambda read_one: read_one(), reads)
@@ -530,31 +540,23 @@ class Visit:
         for lease in self._waiting:
             for key in _pages_of(lease):
                 if key.number not in self._corrupt and len(self._allocation.touched) < _MOST_PLACES:
-                    self._fill_page(lease, key, sources)
+                    self._fill_page(key, lease.needs.units, sources)
         return sources
 
-    def _fill_page(self, lease: LaneLease, key: PageKey, sources: Mapping[str, PageKey]) -> None:
-        """Fill one page of a lane whose owner waits. A lane of the API only gets what the owner needs.
-
-        The units that this visit sells at the depot stay there.
-        """
-        lane, is_of_api, needs = key.lane, self._lane.is_of_api(key.lane), lease.needs.units
-        least = LEAST_OF_API if is_of_api else 1
-        own, shelf = (
-            self._allocation.entries(key),
-            self._allocation.entries(PageKey(DEPOT, key.number)),
-        )
-        for product_id, there in [*shelf.items()]:
+    def _fill_page(
+        self, key: PageKey, needs: Mapping[str, int], sources: Mapping[str, PageKey]
+    ) -> None:
+        """Fill one page of a lane whose owner waits. The units that this visit sells at the depot stay there."""
+        own, depot_key = self._allocation.entries(key), PageKey(DEPOT, key.number)
+        for product_id, there in [*self._allocation.entries(depot_key).items()]:
             held = own.get(product_id, there)
-            if held.created_at == there.created_at and (product_id in needs or not is_of_api):
-                have = self._allocation.units(lane, product_id)
-                target = self._target(
-                    product_id, lane, have, there, needs.get(product_id, 0), least
-                )
+            if held.created_at == there.created_at:
+                have = self._allocation.units(key.lane, product_id)
+                target = self._target(product_id, key.lane, have, there, needs.get(product_id, 0))
                 is_sold_here = product_id in sources and sources[product_id].lane == DEPOT
                 spare = there.units - (self._need[product_id] if is_sold_here else 0)
                 if (units := min(target - have, spare)) > 0:
-                    self._allocation.fill(lane, product_id, units)
+                    self._allocation.fill(key.lane, product_id, units)
 
     def _share_out_page(self, key: PageKey) -> dict[str, PageKey]:
         """Move the units of one page of the lane. Returns the page that sells each needed product."""
@@ -566,7 +568,7 @@ class Visit:
             have = own.get(product_id, NO_UNITS).units
             there = shelf.get(product_id, NO_UNITS)
             need = self._need.get(product_id, 0)
-            target = self._target(product_id, lane, have, there, need, self._lane.least)
+            target = self._target(product_id, lane, have, there, need)
             if target > have:
                 self._allocation.fill(lane, product_id, min(target - have, there.units))
             elif target < have:
@@ -575,17 +577,15 @@ class Visit:
                 sources[product_id] = key if target else depot_key
         return sources
 
-    def _target(
-        self, product_id: str, lane: int, have: int, there: PageEntry, need: int, least: int
-    ) -> int:
-        """How many units a lane should hold if its owner needs `need`, and at least `least` times that; 0 if the depot sells the product."""
+    def _target(self, product_id: str, lane: int, have: int, there: PageEntry, need: int) -> int:
+        """How many units a lane should hold if its owner needs `need`; 0 if the depot sells the product."""
         demand = self._demand
         if demand.is_idle(product_id):
             return 0
         use = demand.last_quantity(product_id)
         share = (have + there.units) / self._shares
         is_out_of_reach = there.units > 0 and there.reach < lane
-        if is_out_of_reach or share < least * max(use, need):
+        if is_out_of_reach or share < self._lane.least * max(use, need):
             return have if need <= have <= 2 * use + need else 0
         level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))
