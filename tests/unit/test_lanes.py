@@ -256,7 +256,7 @@ def test_a_new_page_of_another_lane_that_is_unreadable_costs_its_owner_only(shop
     shop.items(Table.ALLOTMENTS).pop((str(key),))
 
 
-def test_units_of_another_generation_in_the_lane_of_a_waiting_owner_cost_the_visitor_nothing(shop):
+def test_units_of_another_generation_in_a_waiting_lane_cost_the_visitor_nothing(shop):
     shop.list("q")
     visitor, owner = shop.owner(), shop.owner()
     lane = owner.source.lane.number
