@@ -6,6 +6,7 @@ balance, and each row must name the lanes that hold its units.
 
 import base64
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -318,6 +319,25 @@ def test_a_visitor_fills_as_many_lanes_as_fit_into_its_transaction(shop):
     visitor.source.depot.line.observe(1.0)
     assert shop.outcomes(visitor, shop.new_order(*products)) == [APPLIED]
     assert 5 < len(shop.held("p0")) < 15
+
+
+def test_a_visitor_fills_fewer_lanes_if_their_pages_will_be_large(shop):
+    """A page of 108 KB in each place would exceed the 4 MB of a transaction."""
+    visitor, *owners = (shop.owner(lanes=21) for _ in range(21))
+    chance, entries = random.Random(1), [dict[str, PageEntry]() for _ in range(PAGES)]
+    for _ in range(1_000):
+        name = f"{chance.getrandbits(3_000):x}"
+        entries[PageKey.of(DEPOT, name).number][name] = PageEntry("2026", 1_000, reach=21)
+    for number, products in enumerate(entries):
+        page = shop.store.read([key := PageKey(DEPOT, number)]).pages[key]
+        units = page_units(replace(page, entries={**page.entries, **products}))
+        encoded = {"B": base64.b64encode(units).decode()}
+        sound = encode({"page": str(key), "_version": page.version + 1, "epoch": page.epoch or "e"})
+        shop.edit(Table.ALLOTMENTS, str(key), **sound, units=encoded)
+    for owner in owners:
+        waits(shop, owner, **{"warm-up": 500})
+    visits(shop, visitor)
+    assert shop.calls.count(WRITE) == 2, "the moves, and the order from the visitor's lane"
 
 
 def test_units_that_a_visitor_sells_at_the_depot_do_not_fill_the_lanes_of_others(shop):
