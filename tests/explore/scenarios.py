@@ -1545,7 +1545,7 @@ _IN_LANES = (
             *(stock(p=11, q=9), lend("B", q=1), lend("A", q=1), meet_rivals("A", "p")),
             *(warm_up("A", order("warmA2", p=4)), _waits("A", p=2)),
         ],
-        [places(*(order(f"a{n}", p=1) for n in range(5))), buys("b", p=2), buys("c", p=1)],
+        [places(*(order(f"a{n}", p=1) for n in range(5))), buys("b", p=2), buys("c", p=2)],
         check=_nothing_is_left,
         switches=2,
         faults=(*_TORN, "late"),
