@@ -388,6 +388,11 @@ def _lease_ended(world: World, lane: int = 1) -> None:
     world.edit("Allotments", f"{lane}/lease", lockTime={"N": "0"})
 
 
+def _lane_taken(world: World) -> None:
+    """Let another process take lane 1, without telling its owner."""
+    world.edit("Allotments", "1/lease", lockedBy={"S": "another"})
+
+
 def _lane_of_api_ended(world: World) -> None:
     """End the lease on the lane of the API, without telling its owner."""
     _lease_ended(world, lane=3)
@@ -1520,14 +1525,30 @@ _IN_LANES = (
     ),
     _with_lanes(
         "lane of a waiting owner filled against its woken owner",
-        # B does not know that its lease has ended. C gets the lane and its units, and may find B's needs on its lease.
+        # B does not know that another process has taken its lane. A fills it with p and q, and then sells q from its own lane.
         [
-            *(stock(p=40, q=9), lend("B", q=1), lend("A", q=1)),
-            *(meet_rivals("A", "p"), _waits("A", p=2), _lease_ended),
+            *(stock(p=40, q=40, r=9), lend("B", r=1), lend("A", q=1)),
+            *(meet_rivals("A", "p"), _waits("A", p=2), _lane_taken),
         ],
-        [buys("a", p=1), buys("b", q=1), _together(buys("c", q=2), D=buys("d", p=30))],
+        [
+            asks("place_orders", *({"action": "place"} | order(f"a-{p}", **{p: 1}) for p in "pq")),
+            *(buys("b", r=1), buys("c", q=30)),
+        ],
         switches=2,
+        check=_at_once,
         faults=(*_TORN, "clocks"),
+    ),
+    _with_lanes(
+        "scarce units that a waiting owner needs",
+        # The depot has 6 units of p, and may fill no lane with them. A sells 5 of them there.
+        [
+            *(stock(p=11, q=9), lend("B", q=1), lend("A", q=1), meet_rivals("A", "p")),
+            *(warm_up("A", order("warmA2", p=4)), _waits("A", p=2)),
+        ],
+        [places(*(order(f"a{n}", p=1) for n in range(5))), buys("b", p=2), buys("c", p=2)],
+        check=_nothing_is_left,
+        switches=2,
+        faults=(*_TORN, "late"),
     ),
     _with_lanes(
         "sweep against visit",

@@ -6,6 +6,8 @@ balance, and each row must name the lanes that hold its units.
 
 import base64
 import json
+import random
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +29,7 @@ from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.lane_leases import read_lane_leases
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
+from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import LaneShop
 from testing.world.faults import cancels, leaves_out, of_page, of_product
 
@@ -185,7 +188,7 @@ def test_a_worker_that_waits_publishes_its_needs_and_leaves_once_its_lane_is_fil
     assert (lease.needs.units, lease.needs.orders) == ({"p": 4}, 1)
 
 
-@pytest.mark.parametrize("why", ["sold", "late", "ended", "scarce", "unreadable", "relisted"])
+@pytest.mark.parametrize("why", ["sold", "late", "ended", "scarce", "unreadable"])
 def test_the_lane_of_an_owner_that_does_not_wait_is_left_alone(shop, why):
     shop.list("p", 2 if why == "scarce" else 100)
     shop.list("q")
@@ -204,7 +207,7 @@ def test_the_lane_of_an_owner_that_does_not_wait_is_left_alone(shop, why):
     if why == "unreadable":
         with shop.broken_page(lane, "q"):
             visits(shop, visitor)
-    elif why != "relisted":
+    else:
         visits(shop, visitor)
     assert lane not in shop.held("p")
 
@@ -254,15 +257,87 @@ def test_a_new_page_of_another_lane_that_is_unreadable_costs_its_owner_only(shop
     shop.items(Table.ALLOTMENTS).pop((str(key),))
 
 
-def test_a_lane_whose_page_dynamodb_refuses_is_not_filled_again_and_again(shop):
+def test_units_of_another_generation_in_a_waiting_lane_cost_the_visitor_nothing(shop):
+    shop.list("q")
+    visitor, owner = shop.owner(), shop.owner()
+    lane = owner.source.lane.number
+    shop.lend("q", {lane: 5}, depot=50, reach=2)
+    owner.source.lane.forget()
+    assert shop.outcomes(owner, shop.new_order("q")) == [APPLIED]
+    waits(shop, owner, q=20)
+    page = owner.source.lane.pages[PageKey.of(lane, "q").number]
+    older = {"q": replace(page.entries["q"], created_at="2020-01-01T00:00:00.000000+00:00")}
+    units = base64.b64encode(page_units(replace(page, entries=older))).decode()
+    with shop.broken(Table.ALLOTMENTS, str(page.key), units={"B": units}):
+        visits(shop, visitor)
+
+
+@pytest.mark.parametrize("code", ["ValidationError", "ThrottlingError"])
+def test_a_lane_whose_page_dynamodb_refuses_is_not_filled_again_and_again(shop, code):
     shop.list("p")
     visitor, owner = shop.owner(), shop.owner()
     waits(shop, owner, p=3)
     page = of_page(owner.source.lane.number, "p")
-    shop.on(WRITE, cancels("ValidationError", page), page)
+    shop.on(WRITE, cancels(code, page), page)
     began = shop.clock.seconds
     visits(shop, visitor)
     assert shop.clock.seconds - began < 1.0
+
+
+def test_a_worker_whose_needs_cannot_be_published_still_waits(shop):
+    shop.list("p")
+    worker = shop.owner()
+    worker.source.depot.line.observe(1.0)
+    lane = {"page": {"S": f"{worker.source.lane.number}/lease"}}
+    error = ServiceError("ThrottlingException", "Rate exceeded")
+    shop.refuse(UPDATE, error, lambda request: request["Key"] == lane)
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
+
+
+def test_a_worker_waits_for_units_of_lanes_although_rows_have_none_to_spare(shop):
+    shop.list_lent("p", 11, {2: 10}, depot=0)
+    worker = shop.owner(lanes=1)
+    worker.source.lane.last = 2
+    worker.source.depot.drained.observe("p")
+    shop.occupy(DEPOT, 1_000.0)
+    began = shop.clock.seconds
+    assert shop.outcomes(worker, shop.new_order("p", units=3)) == [APPLIED]
+    assert shop.clock.seconds - began < 5.0, (
+        "it did not leave, and noticed that the visitor is dead"
+    )
+
+
+def test_a_visitor_fills_as_many_lanes_as_fit_into_its_transaction(shop):
+    """Twenty lanes have 80 pages, and a transaction may have 100 actions. The visit also writes 20 rows and 8 pages."""
+    products = [f"p{number}" for number in range(20)]
+    assert len({PageKey.of(DEPOT, p) for p in products}) == PAGES
+    shop.list_all(*products)
+    visitor, *owners = (shop.owner(lanes=21) for _ in range(21))
+    visitor.source.lane.look_around(shop.soon(), CommitStats())
+    for owner in owners:
+        waits(shop, owner, **dict.fromkeys(products, 1))
+    visitor.source.depot.line.observe(1.0)
+    assert shop.outcomes(visitor, shop.new_order(*products)) == [APPLIED]
+    assert 5 < len(shop.held("p0")) < 15
+
+
+def test_a_visitor_fills_fewer_lanes_if_their_pages_will_be_large(shop):
+    """A page of 108 KB in each place would exceed the 4 MB of a transaction."""
+    visitor, *owners = (shop.owner(lanes=21) for _ in range(21))
+    chance, entries = random.Random(1), [dict[str, PageEntry]() for _ in range(PAGES)]
+    for _ in range(1_000):
+        name = f"{chance.getrandbits(3_000):x}"
+        entries[PageKey.of(DEPOT, name).number][name] = PageEntry("2026", 1_000, reach=21)
+    for number, products in enumerate(entries):
+        page = shop.store.read([key := PageKey(DEPOT, number)]).pages[key]
+        units = page_units(replace(page, entries={**page.entries, **products}))
+        encoded = {"B": base64.b64encode(units).decode()}
+        sound = encode({"page": str(key), "_version": page.version + 1, "epoch": page.epoch or "e"})
+        shop.edit(Table.ALLOTMENTS, str(key), **sound, units=encoded)
+    for owner in owners:
+        waits(shop, owner, **{"warm-up": 500})
+    visits(shop, visitor)
+    assert shop.calls.count(WRITE) == 2, "the moves, and the order from the visitor's lane"
 
 
 def test_units_that_a_visitor_sells_at_the_depot_do_not_fill_the_lanes_of_others(shop):

@@ -544,7 +544,7 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
         return Outcome.INVALID, "REFUSED_BY_DYNAMODB"
     if Meaning.UNKNOWN in error.meanings:
         return Outcome.UNAVAILABLE, error.code
-    is_of_places = Meaning.THROTTLED in of_rows or Meaning.RIVAL in of_rows | of_lanes
+    is_of_places = not (of_rows | of_lanes).isdisjoint({Meaning.THROTTLED, Meaning.RIVAL})
     if error.may_be_repeated and not is_of_places:
         # The client has already repeated the request. A record was contended, or a table is short of capacity.
         return Outcome.RETURNED, "CONTENTION"

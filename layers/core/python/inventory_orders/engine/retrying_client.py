@@ -157,7 +157,8 @@ class RetryingClient:
             actions: The actions of the transaction.
             plans_around: Cancellation reasons that make the caller plan again instead of repeating the transaction, if they
                 concern a product's row. After a conflict, the same transaction would only lose again. After throttling, the
-                other products need not wait. A caller that plans around anything also plans around throttled buyers.
+                other products need not wait. A caller that plans around conflicts also plans around throttled buyers and pages
+                of lanes.
 
         Raises:
             StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if
@@ -277,11 +278,12 @@ class _Attempts:
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
-        return bool(self.plans_around) and any(
-            (reason.action.kind, reason.meaning) == (ActionKind.PURCHASES, Meaning.THROTTLED)
+        return any(
+            (reason.meaning in self.plans_around and _is_of_hot_item(reason, ActionKind.PURCHASES))
             or (
-                reason.meaning in self.plans_around
-                and _is_of_hot_item(reason, ActionKind.PURCHASES)
+                Meaning.RIVAL in self.plans_around
+                and reason.meaning is Meaning.THROTTLED
+                and reason.action.kind in (ActionKind.PURCHASES, ActionKind.PAGE)
             )
             for reason in error.reasons
         )

@@ -539,7 +539,8 @@ class Visit:
                 sources |= self._share_out_page(key)
         for lease in self._waiting:
             for key in _pages_of(lease):
-                if key.number not in self._corrupt and len(self._allocation.touched) < _MOST_PLACES:
+                # An unreadable page of the depot counts as empty.
+                if len(self._allocation.touched) < _MOST_PLACES:
                     self._fill_page(key, lease.needs.units, sources)
         return sources
 

@@ -57,10 +57,13 @@ def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str =
 
 
 def publish_needs(store: Store, lane: int, owner: str, needs: Needs) -> None:
-    """Write what the owner of a lane waits for, unless it has lost its lease. The request is safe to repeat."""
+    """Write what the owner of a lane waits for.
+
+    Raises:
+        ConditionFailedError: It has lost its lease.
+    """
     write = Write("SET #needs = :needs", OWNED, {"owner": owner, "needs": asdict(needs)})
-    with suppress(ConditionFailedError):
-        store.update(Table.ALLOTMENTS, key_item(lane), write)
+    store.update(Table.ALLOTMENTS, key_item(lane), write)
 
 
 def release_lane(store: Store, lease: LaneLease) -> None:
