@@ -58,7 +58,7 @@ class ApiError(Exception):
     Attributes:
         status: HTTP status; 0 if no answer arrived.
         code: The problem's code, as in docs/generated/codes.md; empty if API Gateway itself refused the request,
-            `NO_ANSWER` if no answer arrived, and `WRONG_ADDRESS` if there can be none.
+            `NO_ANSWER` if no answer arrived, and `WRONG_ADDRESS` if the address is wrong.
         message: What to do.
         problem: All fields of the answer, such as `field`, `shortages` or `earlierStep`.
         attempts: How often the request was sent.
@@ -180,7 +180,7 @@ def repeat(attempt: Callable[[], Reply], attempts: int) -> Reply:
     """Send a request until its answer is final, with pauses of `Retry-After` and a random time.
 
     Raises:
-        ApiError: The API refused the request, there is none at this address, or the last attempt failed too.
+        ApiError: The API refused the request, the address is wrong, or the last attempt failed too.
     """
     number = 0
     while True:

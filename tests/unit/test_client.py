@@ -288,7 +288,7 @@ def test_the_example_of_the_page_places_an_order(monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     server = Server(reply(201, {"status": "PENDING"}))
     monkeypatch.setattr("client.Http", lambda url: server)
-    names = {"api_url": "https://api"}
+    names = {"SERVER_API": "https://api"}
     exec(code.replace("inventory_orders.client", "client"), names)
     assert names["order"] == {"status": "PENDING"}
     ((method, url, headers, body),) = server.requests
