@@ -509,7 +509,7 @@ def test_levels_of_several_locations_need_a_file_of_locations(shop, shopify, mon
     )
 
 
-def test_levels_of_a_single_location_that_has_an_id_are_never_those_of_the_default_location(
+def test_levels_of_a_location_with_an_id_are_not_those_of_the_default_one(
     shop, shopify, monkeypatch
 ):
     monkeypatch.setattr(level_commands, "aws_of", lambda *_: shop.stack)
