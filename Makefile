@@ -53,7 +53,7 @@ down: setup ## stop the embedded AWS and delete its data; KEEP=1 keeps the data 
 env: setup ## print settings that point any AWS client at the embedded AWS: eval "$$(make env)"; FORMAT=dotenv or FORMAT=json prints them for other tools
 	@$(RUN) env $(if $(FORMAT),--format '$(FORMAT)')
 
-tokens: setup ## print a customer's and an operator's token for the HTTP API of the embedded AWS: eval "$$(make tokens)"; ROLE=pickers adds a token of that role
+tokens: setup ## print the addresses of the embedded AWS's HTTP API, and a customer's and an operator's token: eval "$$(make tokens)"; ROLE=pickers adds a token of that role
 	@$(RUN) tokens $(if $(ROLE),--role '$(ROLE)')
 
 invoke: setup ## invoke one handler with one event: FUNCTION=place_orders EVENT=events/place_orders.json

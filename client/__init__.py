@@ -33,6 +33,8 @@ from client.sending import (
 )
 
 _PAUSE_SECONDS = 1.0
+_SHOWN = ("productId", "locationId", "name", "price", "safetyStock", "purchaseLimit", "limitGroup")
+"""Fields of a new product that the answer has, too."""
 
 
 class Answer(dict[str, Any]):
@@ -200,10 +202,18 @@ class Client:
     def create_product(self, body: fields.NewProduct) -> Answer:
         """List a product, or list it at another location.
 
+        If an answer was lost, and the next attempt finds a new product with these values, `result` is `REPLAYED`.
+
         Raises:
-            ApiError: With `code` PRODUCT_EXISTS, it is listed, perhaps by an earlier attempt whose answer was lost.
+            ApiError: With `code` PRODUCT_EXISTS, the product in `problem` was listed before, or has changed since.
         """
-        return self._post("/products", body)
+        try:
+            return self._post("/products", body)
+        except ApiError as error:
+            found = error.problem.get("product", {})
+            if error.attempts > 1 and _is_listed(body, found):
+                return Answer(found, result="REPLAYED")
+            raise
 
     def change_product(self, product_id: str, body: fields.ProductChange) -> Answer:
         """Change a product's name, price, limits or barcodes."""
@@ -303,6 +313,13 @@ class Client:
         text = urlencode(texts, quote_via=quote)
         url = f"{self._url}{path}{text and '?'}{text}"
         return repeat(partial(self._once, method, url, named, content), self._attempts)
+
+
+def _is_listed(body: fields.NewProduct, found: Mapping[str, Any]) -> bool:
+    """Whether a product is as it was to be listed, and has not changed since."""
+    wanted = {name: value for name, value in body.items() if name in _SHOWN and value}
+    wanted |= {"version": 1, "stockCount": body.get("openingStock")}
+    return wanted.items() <= found.items()
 
 
 def _text(value: Any) -> str:

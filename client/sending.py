@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,11 +20,12 @@ from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, NoCredentialsError, NoRegionError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
+from urllib3.exceptions import LocationValueError
 
 # API Gateway itself ends a request after 30 seconds.
 _TIMEOUT_SECONDS = 35
-# Every request may be repeated: its ids make sure that it takes effect once.
-_REPEATED = (429, 500, 503)
+# Every request may be repeated: its ids make sure that it takes effect once. 0 means that no answer arrived.
+_REPEATED = (0, 429, 500, 503)
 _LONGEST_PAUSE = 20.0
 
 
@@ -54,11 +57,14 @@ class ApiError(Exception):
 
     Attributes:
         status: HTTP status; 0 if no answer arrived.
-        code: The problem's code, as in docs/generated/codes.md; empty if API Gateway itself refused the request, and
-            `NO_ANSWER` if no answer arrived.
+        code: The problem's code, as in docs/generated/codes.md; empty if API Gateway itself refused the request,
+            `NO_ANSWER` if no answer arrived, and `WRONG_ADDRESS` if the address is wrong.
         message: What to do.
         problem: All fields of the answer, such as `field`, `shortages` or `earlierStep`.
+        attempts: How often the request was sent.
     """
+
+    attempts = 1
 
     def __init__(self, status: int, code: str, message: str, problem: Mapping[str, Any]) -> None:
         super().__init__(f"{status} {code}: {message}" if status else message)
@@ -121,6 +127,7 @@ class Http:
     """
 
     def __init__(self, url: str) -> None:
+        self._url = url
         is_here = urlsplit(url).hostname in ("127.0.0.1", "localhost")
         proxies = {} if is_here else get_environ_proxies(url)
         trusted: Any = os.environ.get("AWS_CA_BUNDLE") or True
@@ -132,14 +139,26 @@ class Http:
         try:
             answer = self._session.send(AWSRequest(method, url, headers, body).prepare())
         except BotoCoreError as error:
-            message = f"the HTTP API does not answer: {error}"
-            raise ApiError(0, "NO_ANSWER", message, {}) from error
+            raise _no_answer(self._url, error) from error
         named = {name.lower(): value for name, value in answer.headers.items()}
         return Reply(answer.status_code, named, answer.content)
 
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
+
+
+def _no_answer(url: str, error: BaseException) -> ApiError:
+    """Say why no answer arrived, and what to check."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    code, why = "NO_ANSWER", getattr(error, "strerror", None) or error
+    if isinstance(error, LocationValueError):
+        code = "WRONG_ADDRESS"
+    # Other failures of the name server are temporary.
+    elif isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
+        code, why = "WRONG_ADDRESS", "the name does not resolve"
+    return ApiError(0, code, f"no answer from {url}: {why}; is this the API's address?", {})
 
 
 def send_once(
@@ -161,27 +180,32 @@ def repeat(attempt: Callable[[], Reply], attempts: int) -> Reply:
     """Send a request until its answer is final, with pauses of `Retry-After` and a random time.
 
     Raises:
-        ApiError: The API refused the request, or the last attempt failed too.
+        ApiError: The API refused the request, the address is wrong, or the last attempt failed too.
     """
-    for number in range(1, attempts):
+    number = 0
+    while True:
+        number += 1
         pause = random.uniform(0, min(_LONGEST_PAUSE, 2.0**number))
         try:
             reply = attempt()
-        except ApiError:
-            time.sleep(pause)
-            continue
-        if reply.status not in _REPEATED:
-            return _checked(reply)
-        time.sleep(seconds_to_wait(reply) + pause)
-    return _checked(attempt())
-
-
-def _checked(reply: Reply) -> Reply:
-    if reply.status >= 400:
-        raise ApiError.of(reply)
-    return reply
+            if reply.status < 400:
+                return reply
+            pause += seconds_to_wait(reply)
+            raise ApiError.of(reply)
+        except ApiError as error:
+            error.attempts = number
+            may_help = error.status in _REPEATED and error.code != "WRONG_ADDRESS"
+            if number >= attempts or not may_help:
+                raise
+        time.sleep(pause)
 
 
 def seconds_to_wait(reply: Reply) -> float:
-    """The seconds of `Retry-After`; 0 without it."""
-    return float(reply.headers.get("retry-after") or 0)
+    """The seconds of `Retry-After`, which may be a time; 0 without it."""
+    after = reply.headers.get("retry-after") or "0"
+    if after.isdecimal():
+        return float(after)
+    try:
+        return max(0.0, parsedate_to_datetime(after).timestamp() - time.time())
+    except ValueError:
+        return 0.0

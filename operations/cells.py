@@ -36,7 +36,7 @@ _CODES = ("orderId", "productId", "locationId", "userId", "adjustmentId", "event
 _LONGEST_ID = 128
 _LARGEST = 10**12
 _ID = re.compile(r"[!\"$-+\-.-~]+")
-_ID_FOR_HTTP = re.compile(r"[!\"$&-+\-.0->@-~]+")
+_UNENCODED = re.compile(r"[!\"$&-+\-.0->@-}]+")
 _NOT_IN_LOCATIONS = re.compile(r"[^A-Za-z0-9._-]+")
 _IS_ID = re.compile(r"(?:.*\.)?(?:\w+Id|limitGroup|from|to)")
 _LOCATIONS = ("locationId", "from", "to")
@@ -139,8 +139,8 @@ def _id_remedy(column: str, text: str) -> str:
 
 
 def as_id(text: str) -> str:
-    """Write a code as an id that the HTTP API accepts, too: encoded, unless it has only such characters."""
-    return text if _ID_FOR_HTTP.fullmatch(text) else encoded_id(text)
+    """Write a code as an id that the HTTP API accepts, too, and no other code has: encoded if necessary, or if it has a tilde."""
+    return text if _UNENCODED.fullmatch(text) else encoded_id(text)
 
 
 def encoded_id(text: str) -> str:

@@ -8,11 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from inventory_orders.invocation.telemetry import logger
 from testing.shop import RunningShop
 
 
 @pytest.fixture
-def running_shop() -> Iterator[RunningShop]:
-    """Open an empty shop."""
+def running_shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningShop]:
+    """Open an empty shop, which logs only warnings and no metrics, so that pytest shows little but the failed assertion."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "true")
+    level = logger.log_level
+    logger.setLevel("WARNING")
     with RunningShop().open() as shop:
         yield shop
+    logger.setLevel(level)

@@ -108,7 +108,8 @@ def up(
     listed = "with the sample products listed" if stack.has_samples() else "without sample products"
     screen.print(
         f"[green]Ready[/] at {running.endpoint}, {listed}. "
-        f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
+        f'[dim]`eval "$(make env)"` points any AWS client there, `eval "$(make tokens)"` sets the addresses of the HTTP API, '
+        f"`make down` stops it.[/]"
     )
 
 
@@ -264,13 +265,15 @@ def print_tokens(
         ),
     ] = "*",
 ) -> None:
-    """Print shell commands that set variables for the customers' API: its URL, a customer's token and an operator's token.
+    """Print shell commands that set variables for the HTTP API: its addresses, a customer's token and an operator's token.
 
-    With `--role`, `ROLE_TOKEN` is the token of that role. The tokens are valid for 12 hours, on the embedded AWS only.
+    `SERVER_API` is for signed requests, and `CUSTOMER_API` for tokens; unlike the stack's outputs, both resolve. With `--role`,
+    `ROLE_TOKEN` is the token of that role. The tokens are valid for 12 hours, on the embedded AWS only.
     """
     _running()
     aws = aws_of(None, aside)
     for name, value in {
+        "SERVER_API": HttpApi.of(aws).url,
         "CUSTOMER_API": HttpApi.of(aws, "CustomerApiUrl").url,
         "CUSTOMER_TOKEN": tokens.customer_token(aws, customer),
         "OPERATOR_TOKEN": tokens.operator_token(aws),

@@ -34,23 +34,34 @@ def for_shopify(
         store: The tables.
 
     Raises:
-        UserError: The shop has several locations, and none is named.
+        UserError: No line is about stock here, or locations are not named, although there are several, here or in the shop.
     """
     if not locations:
         _check_location(file)
-    client, rows = RetryingClient(store), file.rows()
-    first = next(rows, None)
+    filled = _filled(file, locations, store)
+    first = next(filled, None)
+    if first is None:
+        raise UserError(f"{file.path} has no product and location that are here")
     yield file.header
-    # Older exports have only one column for units on hand.
-    new = max(place for place, name in enumerate(file.header) if name.startswith("On hand"))
-    rows = _with_first(first, rows)
+    yield first
+    yield from filled
+
+
+def _filled(
+    file: ExportFile, locations: Mapping[str, str], store: Store
+) -> Iterator[Sequence[str | int]]:
+    """Yield the lines to import."""
+    client, rows = RetryingClient(store), file.rows()
     while batch := list(islice(rows, _AT_ONCE)):
+        # Older exports have only one column for units on hand.
+        new = max(place for place, name in enumerate(file.header) if name.startswith("On hand"))
         keys = {row.number: key for row in batch if (key := _key(row, locations))}
         deadline = Deadline.after(_PATIENCE, SystemClock())
         snapshot = read_all(client, [*dict.fromkeys(keys.values())], deadline, CommitStats())
         levels = estimate_levels(client, snapshot, deadline)
         for row in batch:
             if level := levels.get(keys.get(row.number, "")):
+                _check_named(level, locations)
                 cells: list[str | int] = [*row.all_cells]
                 cells[new] = level.on_hand + _elsewhere(row, level)
                 yield cells
@@ -64,10 +75,14 @@ def _check_location(file: ExportFile) -> None:
         raise UserError("the shop has several locations; name a file with --locations")
 
 
-def _with_first(first: Row | None, rows: Iterator[Row]) -> Iterator[Row]:
-    if first is not None:
-        yield first
-        yield from rows
+def _check_named(level: StockLevel, locations: Mapping[str, str]) -> None:
+    """Check that a product has stock at a single location here, unless locations are named: Shopify's could be any of them."""
+    product = level.product
+    if product.places and not locations:
+        raise UserError(
+            f"{product.product_id} is also at {', '.join(sorted(product.places))}; name a file with --locations that says which location "
+            "this is, as for the import"
+        )
 
 
 def _is_stocked(row: Row) -> bool:

@@ -324,8 +324,9 @@ def _read_order(file: ExportFile, group: _Group, staging: Staging, as_of: dateti
         return "later"
     if not (units := _open_units(file, group, staging)):
         return "without stock"
-    order_id = checked_id("Id", "orderId", first["Id"] or group.name.removeprefix("#"))
-    user_id = checked_id("Email", "userId", first["Email"] or f"{GUEST}{order_id}")
+    own_id = first["Id"] or group.name.removeprefix("#")
+    order_id = checked_id("Id", "orderId", own_id)
+    user_id = checked_id("Email", "userId", first["Email"] or f"{GUEST}{own_id}")
     is_paid = first["Financial Status"].lower() in _PAID
     order = OrderUnits(order_id, first.number, group.name, user_id, is_paid, units)
     staging.add_order("Name", order)

@@ -158,7 +158,7 @@ def _read_order(file: ExportFile, rows: list[Row], staging: Staging) -> str:
     if not (units := _open_units(file, rows, staging)):
         return "without stock"
     order_id = checked_id("order_id", "orderId", first["order_id"])
-    email = first["customer_email"] or first["billing_email"] or f"{GUEST}{order_id}"
+    email = first["customer_email"] or first["billing_email"] or f"{GUEST}{first['order_id']}"
     user_id, name = checked_id("customer_email", "userId", email), first["order_number"] or order_id
     order = OrderUnits(order_id, first.number, name, user_id, status == _PAID, units)
     staging.add_order("order_id", order)

@@ -120,7 +120,7 @@ _KINDS = {
 _PAID = {"paid", "partially_refunded"}
 
 _SKUS = ("TEE-RED-M", "00123", "123", "1E5", "mug_8oz", "9780140328721", "x", "X", "Z" * 64)
-# Ids cannot have these characters; the last SKU looks like what one of them may have become.
+# Ids cannot have these characters; the last SKU looks like the id of another one.
 _STRANGE = ("TEE RED", "Größe-L", "a#1", "A/1", "mug, blue", "Gr~C3~B6~C3~9Fe-L")
 _PLACES = {
     "Main Warehouse": "",
@@ -236,7 +236,7 @@ def shopify(draw: Draw) -> Export:
 
 def _variants(draw: Draw, export: Export) -> list[_Variant]:
     skus = _some(draw, _SKUS, 4)
-    skus += _some(draw, _STRANGE, 1) if _rarely(draw) else []
+    skus += _some(draw, _STRANGE, 2) if _rarely(draw) else []
     variants = []
     for number, sku in enumerate(skus):
         handle = f"product-{draw(st.integers(0, number))}"

@@ -4,10 +4,12 @@ import inspect
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from itertools import starmap
 from pathlib import Path
 from types import UnionType
@@ -19,7 +21,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import NoCredentialsError, NoRegionError
 
 from client import ApiError, Client, bearer, fields, signed
-from client.sending import Http, Reply
+from client.sending import Reply
 from local import ROOT
 from local.process import free_port
 from testing.world.clock import ManualClock, virtual_time
@@ -189,18 +191,51 @@ def test_a_request_is_repeated_unchanged_until_it_is_answered(clock):
     assert clock.slept[2] >= 7
 
 
+@pytest.mark.parametrize(("seconds", "paused"), [(90.0, 90.0), (-90.0, 0.0), (None, 0.0)])
+def test_the_time_after_which_to_repeat_may_be_a_date(clock, seconds, paused):
+    at = None if seconds is None else datetime.fromtimestamp(clock.seconds + seconds, UTC)
+    after = "soon" if at is None else format_datetime(at, usegmt=True)
+    call(Server(reply(503, PROBLEM, retry_after=after), reply(200, {})), "getToday")
+    (slept,) = clock.slept
+    assert paused <= slept <= paused + 2
+
+
 def test_the_last_attempt_is_final():
     server = Server(LOST)
     with pytest.raises(ApiError, match="no answer") as found:
         call(server, "getToday", attempts=2)
-    assert (found.value.code, len(server.requests)) == ("NO_ANSWER", 2)
+    assert (found.value.code, found.value.attempts) == ("NO_ANSWER", 2)
+    assert len(server.requests) == 2
 
 
 def test_an_address_without_a_server_gives_no_answer():
     url = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(ApiError, match="does not answer") as found:
-        Client(url, attempts=1, send=Http(url)).get_about()
-    assert (found.value.status, found.value.code) == (0, "NO_ANSWER")
+    with pytest.raises(ApiError) as found:
+        Client(url, attempts=2).get_about()
+    assert (
+        str(found.value) == f"no answer from {url}: Connection refused; is this the API's address?"
+    )
+    error = found.value
+    assert (error.status, error.code, error.attempts) == (0, "NO_ANSWER", 2)
+
+
+@pytest.mark.parametrize(
+    ("url", "number", "attempts", "why"),
+    [
+        ("https://api", socket.EAI_NONAME, 1, "the name does not resolve"),
+        ("https://api", socket.EAI_AGAIN, 5, "try later"),
+        ("https://api:99999", 0, 1, "Failed to parse: .*"),
+    ],
+)
+def test_a_wrong_address_is_not_tried_again(monkeypatch, url, number, attempts, why):
+    def resolve(*_, **__):
+        raise socket.gaierror(number, "try later")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(ApiError, match=f"no answer from {url}: {why}; is this") as found:
+        Client(url).get_about()
+    assert found.value.attempts == attempts
+    assert found.value.code == ("WRONG_ADDRESS" if attempts == 1 else "NO_ANSWER")
 
 
 def test_an_answer_of_a_gateway_that_is_not_json_is_shown():
@@ -253,7 +288,7 @@ def test_the_example_of_the_page_places_an_order(monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     server = Server(reply(201, {"status": "PENDING"}))
     monkeypatch.setattr("client.Http", lambda url: server)
-    names = {"api_url": "https://api"}
+    names = {"SERVER_API": "https://api"}
     exec(code.replace("inventory_orders.client", "client"), names)
     assert names["order"] == {"status": "PENDING"}
     ((method, url, headers, body),) = server.requests

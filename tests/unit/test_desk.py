@@ -307,7 +307,7 @@ def test_an_api_that_cannot_be_reached_is_said_in_words(monkeypatch, aws, origin
     monkeypatch.setattr(aws, "send", refuse)
     reply = ask(origin, "GET", "/api/products?ids=a")
     assert reply.status == 503
-    assert reply.said.startswith("the HTTP API does not answer: ")
+    assert reply.said.startswith("no answer from http://127.0.0.1:4566/")
     del aws.outputs["CustomerApiUrl"]
     assert "set `api` to true in cdk.json" in ask(origin, "GET", "/api/products?ids=a").said
     del aws.outputs

@@ -132,6 +132,32 @@ def test_open_orders_keep_their_ids_and_units_and_paid_ones_are_confirmed(shop, 
     assert orders["6105310000003"].user_id == "guest-6105310000003"
 
 
+_INVENTORY = "SKU,Location,Unavailable,Committed,Available,On hand\n"
+
+
+def _write_small(export):
+    """Write an export of one product at one location, with two orders that have no Id."""
+    products = "Handle,Title,Variant SKU,Variant Inventory Tracker\ntea,Tea,JP-50,shopify\n"
+    orders = "Name,Financial Status,Created at,Lineitem quantity,Lineitem sku,Lineitem fulfillment status\n"
+    for name, text in {
+        "products": products,
+        "inventory": f"{_INVENTORY}JP-50,Berlin,0,2,3,5\n",
+        "orders": f"{orders}a b,paid,,1,JP-50,pending\na~20b,paid,,1,JP-50,pending\n",
+    }.items():
+        export.path(name).write_text(text)
+
+
+def test_orders_whose_names_differ_little_have_ids_and_guests_of_their_own(shop, shopify):
+    _write_small(shopify)
+    done = shopify.run(without={"locations", "shipped"})
+    assert done.exit_code == 0, done.output
+    orders = {key: shop.record(OrderKey(key)) for (key,) in shop.items(Table.ORDERS)}
+    assert {key: order.user_id for key, order in orders.items()} == {
+        "a~20b": "guest-a~20b",
+        "a~7E20b": "guest-a~7E20b",
+    }
+
+
 REFUSALS = {
     "a SKU is missing": ({"products": {"MUG-1": ""}}, "Variant SKU: is missing; give it an SKU"),
     "a row without a product": ({"products": {"jasmine-pearls,Jasmine": ",Jasmine", "JP-50": ""}}, "Variant SKU: is missing"),
@@ -430,7 +456,10 @@ def test_lines_of_woocommerce_may_have_rows_of_their_own(shop, woocommerce):
 
 @pytest.mark.parametrize(
     ("sku", "product_id"),
-    [("JP-50", "JP-50"), ("a b", "a~20b"), ("A/1", "A~2F1"), ("5%?", "5~25~3F"), ("x~y", "x~y")],
+    [
+        *(("JP-50", "JP-50"), ("1001", "1001"), ("#1001", "~231001"), ("A/1", "A~2F1")),
+        *(("a b", "a~20b"), ("a~20b", "a~7E20b"), ("5%?", "5~25~3F"), ("x~y", "x~7Ey")),
+    ],
 )
 def test_a_sku_becomes_an_id_that_the_api_accepts_and_is_found_again(sku, product_id):
     assert as_id(sku) == product_id
@@ -478,6 +507,25 @@ def test_levels_of_several_locations_need_a_file_of_locations(shop, shopify, mon
     assert done.stdout == "", (
         "the default location has no stock, so the file would delete Shopify's"
     )
+
+
+def test_levels_of_a_location_with_an_id_are_not_those_of_the_default_one(
+    shop, shopify, monkeypatch
+):
+    monkeypatch.setattr(level_commands, "aws_of", lambda *_: shop.stack)
+    _write_small(shopify)
+    shopify.path("locations").write_text("location,locationId\nBerlin,b-1\n")
+    assert shopify.run(without={"shipped"}).exit_code == 0
+    options = ["levels", "shopify", "--inventory", str(shopify.path("inventory"))]
+    done = CliRunner().invoke(app, options)
+    assert "JP-50 is also at b-1; name a file with --locations" in str(done.exception)
+    assert done.stdout == "", "the default location has no stock"
+    done = CliRunner().invoke(app, [*options, "--locations", str(shopify.path("locations"))])
+    (row,) = csv.DictReader(done.stdout.splitlines())
+    assert (row["SKU"], row["Location"], row["On hand"]) == ("JP-50", "Berlin", "5")
+    shopify.path("inventory").write_text(f"{_INVENTORY}JP-51,Berlin,0,0,1,1\n")
+    done = CliRunner().invoke(app, options)
+    assert "has no product and location that are here" in str(done.exception)
 
 
 def test_levels_are_written_for_woocommerce_with_the_skus_that_it_knows(shop, shopify, monkeypatch):

@@ -1,5 +1,6 @@
 """The shop in memory for tests of other code: its handlers, events and faults, and its client."""
 
+import json
 import os
 
 import boto3
@@ -54,6 +55,15 @@ def test_code_with_clients_of_its_own_needs_no_region_and_no_credentials(monkeyp
     assert "AWS_DEFAULT_REGION" not in os.environ
 
 
+def test_only_what_goes_wrong_is_printed(shop, capsys):
+    shop.place("o-1", {"tea": 2})
+    shop.wait(120)
+    assert capsys.readouterr().out == ""
+    shop.place("o 2", {"tea": 2})
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["message"] == "dead-lettered"
+
+
 def test_holds_end_as_time_passes(shop):
     shop.place("o-1", {"tea": 2}, holdSeconds=60)
     shop.wait(60)
@@ -79,6 +89,29 @@ def test_requests_whose_answers_are_lost_take_effect_once(shop):
     stock = client.get_stock("tea")
     assert (stock["onHand"], stock["committed"], stock["available"]) == (5, 2, 3)
     assert kinds(shop) == ["OrderPlaced", "OrderConfirmed"]
+
+
+MUG = {"productId": "mug", "openingStock": 4, "name": "Mug", "price": 1280, "safetyStock": 0}
+
+
+def test_a_product_whose_answer_was_lost_is_listed(shop):
+    shop.unanswered = 1
+    answer = shop.client().create_product(MUG)
+    assert (answer["result"], answer["stockCount"]) == ("REPLAYED", 4)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_lost"),
+    # The same product may be another caller's, unless an answer was lost.
+    [({}, False), ({"openingStock": 5}, True), ({"name": "Cup"}, True)],
+)
+def test_a_product_that_was_listed_before_is_refused(shop, other, is_lost):
+    client = shop.client()
+    client.create_product(MUG | other)
+    shop.unanswered = int(is_lost)
+    with pytest.raises(ApiError) as found:
+        client.create_product(MUG)
+    assert found.value.code == "PRODUCT_EXISTS"
 
 
 def test_an_order_that_is_left_to_the_queue_can_be_waited_for(shop):

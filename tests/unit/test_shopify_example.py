@@ -12,6 +12,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
 from local import ROOT
+from operations.cells import as_id
 from testing.world.events import sqs_event
 from tests.support.shopify import CREDENTIALS, LOCATION, Shopify, served
 
@@ -61,8 +62,8 @@ def connector(tea_shop, shopify, monkeypatch):
     import shop
     import webhook
 
-    monkeypatch.setattr(shop, "credentials", lambda: CREDENTIALS)
-    monkeypatch.setattr(webhook, "credentials", lambda: CREDENTIALS)
+    secret = SimpleNamespace(get_secret_value=lambda **_: {"SecretString": json.dumps(CREDENTIALS)})
+    monkeypatch.setattr(shop, "secrets", secret)
     sent = []
 
     def deliver(QueueUrl, MessageBody):
@@ -115,11 +116,13 @@ def test_a_cancellation_that_arrives_before_its_order_takes_no_stock(receive, te
 def test_guests_and_odd_skus_have_ids_of_their_own(receive, connector):
     line = {"sku": CUP, "quantity": 1}
     receive("orders/create", ORDER | {"email": None, "line_items": [line]})
-    (message,) = connector.sent
-    assert message["userId"] == f"guest-{ORDER_ID}"
+    receive("orders/create", ORDER | {"email": "a/b~@example.com", "line_items": [line]})
+    message, other = connector.sent
+    assert (message["userId"], other["userId"]) == (f"guest-{ORDER_ID}", as_id("a/b~@example.com"))
     assert message["items"] == [{"productId": "Cup~2C~2050~20~25", "quantity": 1}]
-    for sku in (TEA, CUP, "~20", "a b", 'x"\\y', "ä/ö"):
-        product_id = connector.shop.product_id_of(sku)
+    for sku in (TEA, CUP, "~20", "a b", "a~20b", 'x"\\y', "ä/ö"):
+        product_id = connector.shop.id_of(sku)
+        assert product_id == as_id(sku)
         assert sku in connector.shop.skus_of(product_id)
 
 
@@ -141,6 +144,14 @@ def test_only_the_bytes_that_shopify_signed_are_accepted(receive, connector, sho
     assert receive("orders/create", body=json.dumps(json.loads(raw))) == 401
     assert receive("orders/create", headers={"x-shopify-topic": "orders/create"}) == 401
     assert len(connector.sent) == 1
+
+
+def test_a_new_secret_counts_within_a_minute(receive, shopify, tea_shop, monkeypatch):
+    assert receive("orders/create") == 200
+    monkeypatch.setitem(CREDENTIALS, "clientSecret", "shpss_new")
+    assert receive("orders/paid") == 401
+    tea_shop.clock.sleep(60)
+    assert receive("orders/paid") == 200
 
 
 # ---------------------------------------------------------------------- levels

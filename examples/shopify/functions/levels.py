@@ -11,7 +11,7 @@ import uuid
 from contextlib import suppress
 
 import boto3
-from shop import ask, product_id_of, skus_of
+from shop import ask, id_of, skus_of
 
 dynamodb = boto3.client("dynamodb")
 TABLE = os.environ["TABLE_NAME"]
@@ -103,4 +103,4 @@ def items_of(product_id, location):
     quoted = (sku.replace("\\", "\\\\").replace('"', '\\"') for sku in skus_of(product_id))
     skus = " OR ".join(f'sku:"{sku}"' for sku in quoted)
     nodes = ask(READ, skus=skus, location=location)["inventoryItems"]["nodes"]
-    return [node for node in nodes if node["sku"] and product_id_of(node["sku"]) == product_id]
+    return [node for node in nodes if node["sku"] and id_of(node["sku"]) == product_id]

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from functools import cache
+from functools import lru_cache
 from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlencode
 from urllib.request import Request, urlopen
@@ -13,19 +13,23 @@ import boto3
 
 API = "/admin/api/2026-10/graphql.json"
 TOKEN = {"value": "", "until": 0.0}
+secrets = boto3.client("secretsmanager")
 
 
-@cache
 def credentials():
-    """Read the app's client id and client secret, which also signs its webhooks."""
-    secrets = boto3.client("secretsmanager")
+    """Return the app's client id and client secret, which also signs its webhooks. A new secret counts within a minute."""
+    return _credentials(time.time() // 60)
+
+
+@lru_cache(1)
+def _credentials(_minute):
     return json.loads(secrets.get_secret_value(SecretId=os.environ["SECRET_ID"])["SecretString"])
 
 
-def product_id_of(sku):
-    """Write a SKU as a product id that HTTP accepts, as imports do: unchanged if it is one, otherwise encoded (docs/limits.md)."""
-    is_id = re.fullmatch(r"[!\"$&-+.0->@-~-]+", sku)
-    return sku if is_id else quote(sku, safe="").replace("~", "~7E").replace("%", "~")
+def id_of(text):
+    """Write a SKU or an email address as an id, as imports do: unchanged if HTTP accepts it, otherwise encoded (docs/limits.md)."""
+    is_id = re.fullmatch(r"[!\"$&-+.0->@-}-]+", text)
+    return text if is_id else quote(text, safe="").replace("~", "~7E").replace("%", "~")
 
 
 def skus_of(product_id):

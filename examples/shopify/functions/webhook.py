@@ -8,7 +8,7 @@ import os
 from collections import Counter
 
 import boto3
-from shop import credentials, product_id_of
+from shop import credentials, id_of
 
 sqs = boto3.client("sqs")
 ACTIONS = {"orders/paid": "confirm", "orders/cancelled": "cancel"}
@@ -40,9 +40,9 @@ def message_of(topic, order):
     units = Counter()
     for line in order["line_items"] if topic == "orders/create" else ():
         if line.get("sku"):
-            units[product_id_of(line["sku"])] += line["quantity"]
+            units[id_of(line["sku"])] += line["quantity"]
     # As in imports: exports do not contain Shopify's ids of customers, and a buyer has one purchase limit before and after.
-    user_id = order.get("email") or f"guest-{order_id}"
+    user_id = id_of(order.get("email") or f"guest-{order_id}")
     items = [{"productId": product_id, "quantity": number} for product_id, number in units.items()]
     message = {"orderId": order_id, "userId": user_id, "items": items}
     return "ORDER_QUEUE_URL", message | {"attributes": {"name": order["name"]}} if items else None
