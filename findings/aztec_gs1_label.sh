@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# aztec-py's preset "gs1_label" prints a label that is no GS1 code, and its batch function has no way to print one.
+# aztec-py's preset "gs1_label" prints a label that is not a GS1 code, and its batch function cannot print one.
 #
-# A scanner tells a GS1 code from other text by a mark in the symbol, FNC1, and reports it in the first characters: ]z1 for an Aztec code. Without
-# it, warehouse systems do not look for product, lot and expiry. One expects the preset for GS1 labels to set the mark. It sets the
+# A scanner tells a GS1 code from other text by a mark in the symbol, FNC1, and reports it in the first characters: ]z1 for an Aztec
+# code. Without it, warehouse systems do not look for product, lot and expiry. One expects the preset for GS1 labels to set the mark. It sets the
 # correction level and the border. The mark needs gs1=True as well, which the documentation's example with the preset leaves out,
 # and encode_batch(), which the documentation shows for a day's parcels, has no such argument. AztecCode(payload, gs1=True) is right.
-# It matters because the label looks right, and a phone shows the right text; it fails at the customer's gate. Pass gs1=True with the
+# It matters because a phone shows the right text, and the error appears in the customer's warehouse. Pass gs1=True with the
 # preset, and make a code for each label instead of a batch.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -5,7 +5,7 @@
 # to them. flush() writes a line; in Python it "resets all properties and metric values", and keeps dimensions only if one asks for that.
 # One expects an order without a voucher to have no voucher. In both languages all properties stay until they are set to another value;
 # only the metrics are reset. The dimensions behave differently: Python drops them, as it says, and JavaScript keeps them.
-# It matters because a search of the log for a voucher finds orders that had none, and for an error all orders after it. Create a logger
+# It matters because a search of the log for a voucher finds orders that had none, and a search for an error all orders after it. Create a logger
 # for each order, as metric_scope does for each call, or set each property every time.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -52,7 +52,12 @@ def paid(msg: OrderPaid):
     handled.append(("paid", msg.source, msg.id))
 
 
-SENT = [("placed", "berlin.example", "1001"), ("placed", "lyon.example", "1001"), ("placed", "lyon.example", "1002"), ("paid", "oslo.example", "1002")]
+SENT = [
+    ("placed", "berlin.example", "1001"),
+    ("placed", "lyon.example", "1001"),
+    ("placed", "lyon.example", "1002"),
+    ("paid", "oslo.example", "1002"),
+]
 records = [
     {
         "messageId": str(number),

@@ -4,7 +4,7 @@
 # The first digits of a barcode say which GS1 organisation issued it: 400 to 440 is Germany. A case has the product's number with another digit
 # in front, 1 to 8, which says how it is packed, and another check digit: GTIN-14. One expects a package that takes "a GTIN-8, 12, 13 or 14"
 # to skip that digit. It takes the first three digits. The cases of one German product are from nowhere, France, Germany, Belgium or Finland,
-# each with "check digit valid". The product itself in 14 digits, with a 0 in front, is reserved for use within a company. A GTIN-12 is
+# each with a valid check digit. The product itself in 14 digits, with a 0 in front, is reserved for use within a company. A GTIN-12 is
 # padded and right.
 # It matters because suppliers, duties and counterfeits are looked up with it, and cases arrive more often than single products. Give it the
 # 13 digits from the second one on; it does not need the check digit.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Python package gtin makes the number of a product of a pallet's number.
+# The Python package gtin turns the number of a pallet into the number of a product.
 #
 # A product's number, the GTIN, has 14 digits at most, a pallet's, the SSCC, has 18, and one scanner reads both. One expects the package, which
 # parses and validates GTINs, to refuse 18 digits, as it refuses a wrong check digit. It checks the check digit of all 18, and then makes 14

@@ -5,8 +5,8 @@
 # instead, and its barcode begins with 979-0, which belongs to no book. One expects a check of ISBNs to refuse it, as isbn3 and isbn-utils for
 # JavaScript do. python-stdnum, which has a check of ISMNs as well, isbnlib, isbnid and simple-isbn look at 979 and the check digit only, so
 # sheet music is a valid ISBN, although isbnlib and isbnid know no such group of publishers and cannot write it with hyphens.
-# It matters because books often have a reduced tax and a fixed price, which sheet music has not everywhere, and look-ups of the title
-# find nothing. Refuse 9790 before you check.
+# It matters because a look-up of the title finds nothing, and rules for books, such as a reduced tax, are applied to other goods.
+# Refuse numbers that begin with 9790 before you check.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

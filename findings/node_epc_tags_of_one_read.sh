@@ -2,7 +2,7 @@
 # node-epc gives all tags that were read together the numbers of the last one.
 #
 # An RFID reader at a gate or a shelf returns all tags in reach, and the package parses each into its parts: company, article and serial number.
-# One expects an object for each tag. parse() returns a new object each time, but its "parts" are those of the library, which each
+# One expects an object for each tag. parse() returns a new object each time, but all have one object of "parts", which each
 # call writes over. After three tags of three articles all results show the third. A pallet parsed before them has an article number and no
 # serial reference any more. A test that prints each tag before it reads the next is right, and so is a handler that is called once a tag.
 # It matters because a stocktake counts ten products as ten of one. Copy the parts as soon as a tag is parsed, and parse one tag at a time:

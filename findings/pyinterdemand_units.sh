@@ -4,8 +4,8 @@
 # Demand is classified by the mean interval between sales, and by the squared coefficient of variation of their sizes, with limits of 1.32 and
 # 0.49. Both have no unit, so one expects 12 pieces and 1 dozen to be in one class, and a variation of 0 if each sale has the same size. The
 # package divides the variance by the mean, not by its square, and computes both over all periods, those without sales included. What
-# it calls CV is 12 times as large in pieces. With numbers of usual size, all demand with gaps is lumpy, however regular the sales are.
-# It matters because the class chooses the forecast and the safety stock, and a change of the unit, which is no change of demand, changes
+# it calls CV is 12 times as large in pieces. Sales of 2 and more on each third day are lumpy, although they never vary.
+# It matters because the class chooses the forecast and the safety stock, and a change of the unit alone changes
 # both. Compute var/mean² of the periods with sales yourself.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -5,9 +5,9 @@
 # the serial's first digit, the company's prefix and the rest of the serial. One expects a reader to return all digits. node-epc does so for
 # products, places and crates, as text, but returns the serial of a pallet as a JavaScript number: that of 040123450000000429, whose first
 # digit is 0, is 42 instead of 0000000042. epc-tds has the pallet's number right. Its toBarcode() for a crate, AI (8003), leaves out
-# the zero in front of the number, so it is a digit short, and biip finds no valid GS1 message in it.
-# It matters because 0 is the first digit that senders use, and pallets and crates that come through the gate are not found. Fill the serial up to
-# 17 digits without the prefix, and put a 0 in front of the crate's number.
+# the zero in front of the number, so it is a digit short, and biip finds no GS1 message in it.
+# It matters because pallets and crates that come through the gate are not found. Fill the serial with zeros until it has 17 digits
+# together with the prefix, and put a 0 in front of the crate's number.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -4,9 +4,9 @@
 # Syntetos, Boylan and Croston (2005) classify demand by the mean interval p between sales and the squared coefficient of variation of their
 # sizes: Croston's own method suits smooth demand, p up to 1.32 and CV squared below 0.49, and Syntetos and Boylan's correction, SBA, everything
 # else. One expects a package "SBC" to choose so. It compares CV squared the other way round: smooth demand gets SBA, and erratic demand, sold in
-# each period in sizes that vary, is the only one that gets Croston. Intermittent and lumpy demand, which one tests first, are right.
-# It matters because Croston's bias is what SBA is for: the products that vary most get forecasts, and so reorder points, that are not
-# corrected. Compare p and "CV Squared", which are right, with the limits yourself.
+# each period in sizes that vary, is the only one that gets Croston. Intermittent and lumpy demand are right.
+# It matters because the class decides the forecast, and so the reorder point, of a product. Compare p and "CV Squared", which are right,
+# with the limits yourself.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -35,7 +35,7 @@ for kind, model in EXPECTED.items():
     p, variation = table.loc[kind, ["p", "CV Squared"]]
     print(f"Expected: {model} for {kind} demand, p {p:.2f} and CV squared {variation:.2f}")
     print(f"Seen:     {seen[kind]}")
-print("Why it matters: the forecast of products whose sales vary most is biased.")
+print("Why it matters: the most regular products and the most irregular ones get each other's forecast.")
 sys.exit(seen != {**EXPECTED, "smooth": "SBA", "erratic": "Croston"})
 PYTHON
 "$folder/venv/bin/python" "$folder/check.py"

