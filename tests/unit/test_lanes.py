@@ -70,7 +70,7 @@ def test_a_product_is_sold_from_its_row_until_contention_then_from_lanes(shop):
     assert costs[0] == costs[1] == [READ, WRITE]
     assert costs[2] == [WRITE], "from the cache"
     # The concurrent writer's two calls follow the failed write. Then the worker leases a lane, and its visit counts lanes again.
-    assert costs[3] == [WRITE, READ, WRITE, READ, UPDATE, UPDATE, READ, READ, WRITE]
+    assert costs[3] == [WRITE, READ, WRITE, READ, UPDATE, READ, UPDATE, READ, WRITE]
     assert costs[4] == [WRITE]
     lane = shop.source(orders[4].order_id)
     assert [shop.source(order.order_id) for order in orders] == [None, None, None, lane, lane]
@@ -232,7 +232,7 @@ def test_unreadable_needs_count_as_none_and_their_lease_stays_valid(shop, broken
     shop.edit(Table.ALLOTMENTS, f"{lane}/lease", needs=broken)
     visits(shop, visitor)
     assert lane not in shop.held("p")
-    assert visitor.source.lane.in_use == 2
+    assert lane in visitor.source.lane.look_around(shop.soon(), CommitStats())
 
 
 def test_a_page_of_another_lane_that_cannot_be_read_costs_its_owner_only(shop):
@@ -355,17 +355,32 @@ def test_units_that_a_visitor_sells_at_the_depot_do_not_fill_the_lanes_of_others
     assert sum(shop.held("p").values()) == 30
 
 
-def test_a_lane_of_the_api_gets_only_what_its_owner_waits_for(shop):
-    shop.list_all("p", "q")
-    visitor, process = shop.owner(lanes=1), shop.api(lanes=1)
-    visitor.source.lane.last = 2
-    process.source.lane.take(shop.soon(), CommitStats())
-    found = shop.store.read(process.source.lane.keys)
-    process.source.lane.remember(found.pages.values())
-    shop.lend("q", {}, depot=90, reach=2)
-    waits(shop, process, orders=1, p=1)
+def test_a_small_batch_neither_fills_the_lanes_of_others_nor_asks_for_that(shop):
+    shop.list("p")
+    visitor, owner = shop.owner(), shop.owner()
+    lane = visitor.source.lane.number
+    waits(shop, owner, p=3)
+    visitor.source.small_batch = 1
     visits(shop, visitor)
-    assert (shop.held("p")[2] >= 1, 2 in shop.held("q")) == (True, False)
+    assert owner.source.lane.number not in shop.held("p")
+    assert "needs" not in shop.item(Table.ALLOTMENTS, f"{lane}/lease")
+    visitor.source.small_batch = 0
+    visits(shop, visitor)
+    assert owner.source.lane.number in shop.held("p")
+
+
+def test_lanes_in_use_are_not_counted_at_every_visit(shop):
+    """Shares that shrink with each process that joins would sell too much at the depot."""
+    shop.list("p")
+    visitor = shop.owner()
+    counted = visitor.source.lane.in_use
+    owner = shop.owner()
+    waits(shop, owner, p=3)
+    visits(shop, visitor)
+    assert visitor.source.lane.in_use == counted == 1
+    shop.clock.sleep(11)
+    visitor.source.lane.count_in_use(shop.soon(), CommitStats())
+    assert visitor.source.lane.in_use == 2
 
 
 def test_a_row_with_nothing_to_lend_is_not_written(shop):

@@ -192,6 +192,8 @@ class LaneShop(Shop):
         """Create a worker that has met contention on all but the quiet rows, so that it requests a lane."""
         worker: Any = self.worker(off, lanes)
         worker.client.rivals.has = lambda product_id: product_id not in self.quiet
+        # Batches are small in tests.
+        worker.source.small_batch = 0
         return worker
 
     def owner(self, lanes: int = 2, off: float = 0.0) -> Any:
