@@ -77,6 +77,7 @@ class CheckedWorld(PausingWorld):
 
     Attributes:
         lanes: Number of lanes for the environments that place orders.
+        small_batch: As in `LaneSource`. By default, visitors fill each other's lanes, although all batches here are small.
         steps_taken: Number of steps so far.
         faults_used: Number of faults so far.
         late: Requests that have yet to arrive.
@@ -89,6 +90,7 @@ class CheckedWorld(PausingWorld):
 
     max_steps = 400
     lanes = 0
+    small_batch = 0
 
     def __init__(
         self, clocks: Mapping[str, float] | None = None, products: Sequence[NewProduct] = ()
@@ -116,7 +118,7 @@ class CheckedWorld(PausingWorld):
         """The handler of a function. Visitors fill each other's lanes, although all batches are small here."""
         if function == "place_orders":
             source: Any = self.process(function).engine_with_lanes.source
-            source.small_batch = 0
+            source.small_batch = self.small_batch
         return super().handler(function)
 
     def environment(self, function: str) -> dict[str, str]:

@@ -388,6 +388,11 @@ def _lease_ended(world: World, lane: int = 1) -> None:
     world.edit("Allotments", f"{lane}/lease", lockTime={"N": "0"})
 
 
+def _small_batches(world: World) -> None:
+    """Let visitors only fill their own lanes."""
+    world.small_batch = 10
+
+
 def _lane_taken(world: World) -> None:
     """Let another process take lane 1, without telling its owner."""
     world.edit("Allotments", "1/lease", lockedBy={"S": "another"})
@@ -1345,7 +1350,7 @@ _IN_LANES = (
         "loan by an old row",
         # Between A's reads of row and pages, the row lends to B's lane, D sells what is left at the depot, and the row is
         # restocked. A needs so many units that it lends only to the depot.
-        [stock(p=20), *(meet_rivals(name, "p") for name in "ABD")],
+        [_small_batches, stock(p=20), *(meet_rivals(name, "p") for name in "ABD")],
         [
             buys("a", p=10),
             _together(buys("b", p=1), D=runs(_sells_the_depot_and_restocks)),

@@ -97,6 +97,7 @@ class Town(CheckedWorld):
     """
 
     lanes = _LANES
+    small_batch = 2
     max_steps = _MAX_STEPS
     max_invocations = _MAX_STEPS
 
