@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# gs1-prefix says that the case of a product was registered in another country than the product.
+# gs1-prefix says that another GS1 organisation issued the number of a case than that of the product in it.
 #
 # The first digits of a barcode say which GS1 organisation issued it: 400 to 440 is Germany. A case has the product's number with another digit
 # in front, 1 to 8, which says how it is packed, and another check digit: GTIN-14. One expects a package that takes "a GTIN-8, 12, 13 or 14"
 # to skip that digit. It takes the first three digits. The cases of one German product are from nowhere, France, Germany, Belgium or Finland,
 # each with a valid check digit. The product itself in 14 digits, with a 0 in front, is reserved for use within a company. A GTIN-12 is
 # padded and right.
-# It matters because suppliers, duties and counterfeits are looked up with it, and cases arrive more often than single products. Give it the
+# It matters because a check of new suppliers' numbers flags genuine cases, and cases arrive more often than single products. Give it the
 # 13 digits from the second one on; it does not need the check digit.
 set -euo pipefail
 folder=$(mktemp -d)
@@ -39,7 +39,7 @@ for gtin, organisation in CASES.items():
     print(f"Seen:     {found}, prefix {seen.prefix}")
 base = lookup("4006381333931").range.issuing_organisation
 print(f"Seen:     {base} for 4006381333931")
-print("Why it matters: one product has six origins.")
+print("Why it matters: one product has cases of four organisations, or of none.")
 sys.exit(not (is_known and base == "GS1 Germany" and lookup("34006381333932"[1:]).range.issuing_organisation == base))
 PYTHON
 "$folder/venv/bin/python" "$folder/check.py"
