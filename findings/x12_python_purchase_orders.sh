@@ -24,10 +24,10 @@ from x12.transactions.supply_chain.models import PurchaseOrder850
 print("Versions: x12-python", version("x12-python"))
 
 
-def order(standard, number):
+def order(standard, number, release):
     segments = [
         f"ISA*00*          *00*          *ZZ*BUYER          *ZZ*SELLER         *261129*0900*{standard}*{number}*000000001*0*P*>",
-        "GS*PO*BUYER*SELLER*20261129*0900*1*X*004010",
+        f"GS*PO*BUYER*SELLER*20261129*0900*1*X*{release}",
         "ST*850*0001",
         "BEG*00*SA*PO-1001**20261129",
         "PO1*1*10*EA*9.95**UP*012345678905*VN*TEA-1",
@@ -42,11 +42,11 @@ def order(standard, number):
 
 
 try:
-    order("U", "00401")
+    order("U", "00401", "004010")
     refused = ""
 except ValueError as error:
     refused = str(error)
-read = order("^", "00501")
+read = order("^", "00501", "005010")
 lines = [(item.upc, item.description) for item in read.line_items]
 written = read.to_edi(Delimiters()).split("~")[0]
 print("Expected: an order of version 4010 is read")
