@@ -35,7 +35,7 @@ for kind, model in EXPECTED.items():
     p, variation = table.loc[kind, ["p", "CV Squared"]]
     print(f"Expected: {model} for {kind} demand, p {p:.2f} and CV squared {variation:.2f}")
     print(f"Seen:     {seen[kind]}")
-print("Why it matters: the most regular products and the most irregular ones get each other's forecast.")
+print("Why it matters: products that sell evenly and products that sell erratically get each other's forecast.")
 sys.exit(seen != {**EXPECTED, "smooth": "SBA", "erratic": "Croston"})
 PYTHON
 "$folder/venv/bin/python" "$folder/check.py"
