@@ -4,8 +4,8 @@
 # An EPCIS event tells trading partners what was received or shipped: single items in a list of numbers, and goods without serial numbers as
 # a list of lots with quantities. One expects render() to write both, as render_json() does. The XML has the list of quantities only if the
 # event also has a source, a destination or master data of the lot; otherwise it has nothing, and no error is raised. The time may be left
-# out, and one expects the time of the event then. It is the default of a parameter, computed once, when the module is imported; it also lacks
-# the time zone that EPCIS requires. The record time next to it is right, so a test with one event looks right.
+# out, and one expects the time of the event then. It is the default of a parameter, computed once, when the module is imported; it also has no
+# time zone, although EPCIS asks for times that do not depend on one. The record time next to it is right, so a test with one event looks right.
 # It matters because the partner receives a delivery of nothing, days ago: Lambda keeps a program for hours. Pass event_time for each event,
 # and a source for each list of quantities.
 set -euo pipefail
