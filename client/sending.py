@@ -151,7 +151,7 @@ class Http:
 
 
 def _no_answer(url: str, error: BaseException, outer: BaseException | None) -> ApiError:
-    """Say why no answer arrived, and what to check. An error that the caller was handling before is no cause."""
+    """Say why no answer arrived, and what to check. Errors that the caller was handling before are left out."""
     while (cause := error.__cause__ or error.__context__) not in (None, outer):
         error = cause
     code, why = "NO_ANSWER", getattr(error, "strerror", None) or error
