@@ -112,6 +112,7 @@ class Depot:
         client: The client for the tables.
         line: The line of waiting processes.
         lease: The lease, while this process holds it.
+        combines: Whether visitors fill each other's lanes. Each batch sets it anew.
         drained: Which rows had no units left to lend. They are not read again for a while.
     """
 
@@ -119,6 +120,7 @@ class Depot:
         self.client = client
         self.line = DepotLine(client.clock, client.policy.random)
         self.lease: LaneLease | None = None
+        self.combines = False
         self.drained = Recent(client.clock)
 
     def acquire(

@@ -88,11 +88,10 @@ class LaneSource(Source):
         self._known_short: set[str] = set()
         # Products whose units a change needs in the row, not in lanes.
         self._to_reclaim: set[str] = set()
-        self._is_large = False
 
     def begin(self, batch: Batch) -> None:
         """Note the demand of a batch, and which of its products were recently short."""
-        self._to_reclaim, self._is_large = set(), len(batch.pending) > self.small_batch
+        self._to_reclaim, self.depot.combines = set(), len(batch.pending) > self.small_batch
         if self.lane.lanes:
             self._known_short = set(filter(self._found_short.has, batch.pending.product_ids))
             batch.short |= self._known_short
@@ -115,9 +114,7 @@ class LaneSource(Source):
         if need:
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
-        visit = Visit(
-            *(self.lane, self.depot, self.demand, batch, need, to_reclaim), is_large=self._is_large
-        )
+        visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
         if not visit.begin(self.patience):
             return self._without_a_visit(batch, need) or super().find(batch, commit)
         return visit.prepare(commit, recalls=self.recalls)

@@ -131,7 +131,6 @@ class Visit:
         batch: The batch. Rows that are read here, and problems with items, are noted there.
         need: Units that pending orders want from lanes, by product.
         to_reclaim: Products whose units a change needs in the row, not in lanes.
-        is_large: Whether the batch is so large that visitors should fill each other's lanes.
     """
 
     def __init__(
@@ -142,15 +141,13 @@ class Visit:
         batch: Batch,
         need: Mapping[str, int],
         to_reclaim: Collection[str],
-        *,
-        is_large: bool,
     ) -> None:
         self._lane = lane
         self._depot = depot
         self._demand = demand
         self._batch = batch
         self._need = need
-        self._to_reclaim, self._is_large = frozenset(to_reclaim), is_large
+        self._to_reclaim = frozenset(to_reclaim)
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
@@ -167,16 +164,16 @@ class Visit:
         """
         depot, batch = self._depot, self._batch
         ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
-        if not self._is_large:
+        if not depot.combines:
             self._lane.count_in_use(batch.deadline, batch.stats)
         elif not depot.line.is_empty:
             self._publish()
         return depot.acquire(ends, batch.stats, batch.age, self._is_over) is not None
 
     def _publish(self) -> None:
-        """Publish what this visit needs for a large batch, unless that was done since the lane was last written."""
+        """Publish what this visit needs if visitors combine, unless that was done since the lane was last written."""
         lane, batch = self._lane, self._batch
-        if self._is_large and lane.pages and self._need and lane.version != self._published:
+        if self._depot.combines and lane.pages and self._need and lane.version != self._published:
             self._published = lane.version
             lane.publish(self._need, len(batch.pending), batch.deadline, batch.stats)
 
@@ -187,7 +184,7 @@ class Visit:
         """
         is_scarce = all(map(self._depot.drained.has, self._need))
         rows = [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
-        keys: list[Key] = [*(self._lane.keys if self._is_large else ()), *rows]
+        keys: list[Key] = [*(self._lane.keys if self._depot.combines else ()), *rows]
         if not self._need or not keys:
             return False
         found = self._read(keys)
@@ -260,19 +257,19 @@ class Visit:
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         # A filled page is at most as large as the depot's.
         most = Limits().size // 2 // max(1, self._allocation.size(shelves))
-        waiting = self._lane.waiting if self._combines() else []
+        waiting = self._lane.waiting if self._fills_others() else []
         self._read_rows(found, waiting[: min(most, _MOST_FILLED)])
         return True
 
-    def _combines(self) -> bool:
-        return self._is_large and not self._depot.line.is_empty
+    def _fills_others(self) -> bool:
+        return self._depot.combines and not self._depot.line.is_empty
 
     def _look_and_read(self, keys: Sequence[Key]) -> Snapshot:
         """Read items and, at the same time, which lanes are in use and what their owners wait for."""
         batch, found = self._batch, Snapshot()
 
         def look() -> None:
-            if self._combines() and self._lane.lanes:
+            if self._fills_others() and self._lane.lanes:
                 self._lane.look_around(batch.deadline, CommitStats())
             else:
                 self._lane.count_in_use(batch.deadline, CommitStats())
