@@ -33,8 +33,12 @@ from client.sending import (
 )
 
 _PAUSE_SECONDS = 1.0
-_SHOWN = ("productId", "locationId", "name", "price", "safetyStock", "purchaseLimit", "limitGroup")
-"""Fields of a new product that the answer has, too."""
+_LIMITS = ("purchaseLimit", "limitGroup")
+_SHOWN = (
+    *("productId", "locationId", "name", "price", "safetyStock", "stockCount", "version"),
+    *_LIMITS,
+)
+"""Fields of an answer that show whether a new product is the wanted one. Answers leave out empty ones."""
 
 
 class Answer(dict[str, Any]):
@@ -202,7 +206,8 @@ class Client:
     def create_product(self, body: fields.NewProduct) -> Answer:
         """List a product, or list it at another location.
 
-        If an answer was lost, and the next attempt finds a new product with these values, `result` is `REPLAYED`.
+        If an answer was lost, and the next attempt finds a new product with these values, as far as answers show them, `result` is
+        `REPLAYED`.
 
         Raises:
             ApiError: With `code` PRODUCT_EXISTS, the product in `problem` was listed before, or has changed since.
@@ -317,9 +322,10 @@ class Client:
 
 def _is_listed(body: fields.NewProduct, found: Mapping[str, Any]) -> bool:
     """Whether a product is as it was to be listed, and has not changed since."""
-    wanted = {name: value for name, value in body.items() if name in _SHOWN and value}
-    wanted |= {"version": 1, "stockCount": body.get("openingStock")}
-    return wanted.items() <= found.items()
+    # Another location has the product's limits unless it is given others.
+    limits = {name: found.get(name) for name in _LIMITS if body.get("locationId")}
+    wanted = {**limits, **body, "version": 1, "stockCount": body.get("openingStock")}
+    return all((wanted.get(name) or None) == (found.get(name) or None) for name in _SHOWN)
 
 
 def _text(value: Any) -> str:

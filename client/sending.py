@@ -6,6 +6,7 @@ import json
 import os
 import random
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -136,10 +137,11 @@ class Http:
     def __call__(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
+        outer = sys.exception()
         try:
             answer = self._session.send(AWSRequest(method, url, headers, body).prepare())
         except BotoCoreError as error:
-            raise _no_answer(self._url, error) from error
+            raise _no_answer(self._url, error, outer) from error
         named = {name.lower(): value for name, value in answer.headers.items()}
         return Reply(answer.status_code, named, answer.content)
 
@@ -148,12 +150,12 @@ class Http:
         self._session.close()
 
 
-def _no_answer(url: str, error: BaseException) -> ApiError:
-    """Say why no answer arrived, and what to check."""
-    while (cause := error.__cause__ or error.__context__) is not None:
+def _no_answer(url: str, error: BaseException, outer: BaseException | None) -> ApiError:
+    """Say why no answer arrived, and what to check. Errors that the caller was handling before are left out."""
+    while (cause := error.__cause__ or error.__context__) not in (None, outer):
         error = cause
     code, why = "NO_ANSWER", getattr(error, "strerror", None) or error
-    if isinstance(error, LocationValueError):
+    if isinstance(error, LocationValueError | UnicodeError):
         code = "WRONG_ADDRESS"
     # Other failures of the name server are temporary.
     elif isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:

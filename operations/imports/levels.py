@@ -38,12 +38,10 @@ def for_shopify(
     """
     if not locations:
         _check_location(file)
-    filled = _filled(file, locations, store)
-    first = next(filled, None)
-    if first is None:
+    # All are known before any is written, because a part looks like a complete file.
+    if not (filled := [*_filled(file, locations, store)]):
         raise UserError(f"{file.path} has no product and location that are here")
     yield file.header
-    yield first
     yield from filled
 
 

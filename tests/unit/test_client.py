@@ -225,6 +225,7 @@ def test_an_address_without_a_server_gives_no_answer():
         ("https://api", socket.EAI_NONAME, 1, "the name does not resolve"),
         ("https://api", socket.EAI_AGAIN, 5, "try later"),
         ("https://api:99999", 0, 1, "Failed to parse: .*"),
+        ("https://api..eu", 0, 1, "label empty or too long"),
     ],
 )
 def test_a_wrong_address_is_not_tried_again(monkeypatch, url, number, attempts, why):
@@ -236,6 +237,15 @@ def test_a_wrong_address_is_not_tried_again(monkeypatch, url, number, attempts, 
         Client(url).get_about()
     assert found.value.attempts == attempts
     assert found.value.code == ("WRONG_ADDRESS" if attempts == 1 else "NO_ANSWER")
+
+
+def test_the_reason_for_no_answer_is_not_an_error_that_the_caller_handles():
+    try:
+        raise socket.gaierror(socket.EAI_NONAME, "another service's name")
+    except OSError:
+        with pytest.raises(ApiError, match="Connection refused") as found:
+            Client(f"http://127.0.0.1:{free_port()}", attempts=1).get_about()
+    assert found.value.code == "NO_ANSWER"
 
 
 def test_an_answer_of_a_gateway_that_is_not_json_is_shown():

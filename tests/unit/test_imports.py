@@ -517,9 +517,12 @@ def test_levels_of_a_location_with_an_id_are_not_those_of_the_default_one(
     shopify.path("locations").write_text("location,locationId\nBerlin,b-1\n")
     assert shopify.run(without={"shipped"}).exit_code == 0
     options = ["levels", "shopify", "--inventory", str(shopify.path("inventory"))]
+    sound = shopify.path("inventory").read_text()
+    shop.list("POT-1", 3)
+    shopify.path("inventory").write_text(sound.replace("\nJP", "\nPOT-1,Berlin,0,0,4,4\nJP"))
     done = CliRunner().invoke(app, options)
     assert "JP-50 is also at b-1; name a file with --locations" in str(done.exception)
-    assert done.stdout == "", "the default location has no stock"
+    assert done.stdout == "", "the default location has no JP-50, and a part of the file is useless"
     done = CliRunner().invoke(app, [*options, "--locations", str(shopify.path("locations"))])
     (row,) = csv.DictReader(done.stdout.splitlines())
     assert (row["SKU"], row["Location"], row["On hand"]) == ("JP-50", "Berlin", "5")

@@ -134,9 +134,9 @@ def test_a_lane_with_too_few_units_is_filled_and_an_empty_one_only_if_others_wai
 # ---------------------------------------------------------------------- lanes whose owners wait
 
 
-def waits(shop, worker, orders=10, **units):
+def waits(shop, worker, **units):
     """Let a worker publish what it waits for."""
-    worker.source.lane.publish(units, orders, shop.soon(), CommitStats())
+    worker.source.lane.publish(units, 10, shop.soon(), CommitStats())
 
 
 def needs_row(**changed):

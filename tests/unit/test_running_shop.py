@@ -100,10 +100,23 @@ def test_a_product_whose_answer_was_lost_is_listed(shop):
     assert (answer["result"], answer["stockCount"]) == ("REPLAYED", 4)
 
 
+def test_a_location_whose_answer_was_lost_is_listed_with_the_products_limits(shop):
+    shop.client().create_product(MUG | {"purchaseLimit": 3})
+    shop.unanswered = 1
+    place = {"productId": "mug", "locationId": "berlin", "openingStock": 4}
+    answer = shop.client().create_product(place)
+    assert (answer["result"], answer["purchaseLimit"]) == ("REPLAYED", 3)
+
+
 @pytest.mark.parametrize(
     ("other", "is_lost"),
     # The same product may be another caller's, unless an answer was lost.
-    [({}, False), ({"openingStock": 5}, True), ({"name": "Cup"}, True)],
+    [
+        ({}, False),
+        ({"openingStock": 5}, True),
+        ({"name": "Cup"}, True),
+        ({"purchaseLimit": 3}, True),
+    ],
 )
 def test_a_product_that_was_listed_before_is_refused(shop, other, is_lost):
     client = shop.client()

@@ -171,9 +171,9 @@ class Visit:
         return depot.acquire(ends, batch.stats, batch.age, self._is_over) is not None
 
     def _publish(self) -> None:
-        """Publish what this visit needs, unless that was done since the lane was last written."""
+        """Publish what this visit needs if visitors combine, unless that was done since the lane was last written."""
         lane, batch = self._lane, self._batch
-        if lane.pages and self._need and lane.version != self._published:
+        if self._depot.combines and lane.pages and self._need and lane.version != self._published:
             self._published = lane.version
             lane.publish(self._need, len(batch.pending), batch.deadline, batch.stats)
 
@@ -191,10 +191,9 @@ class Visit:
         self._lane.remember(found.pages.values())
         if not self._lane.lacks(self._need):
             return True
-        if self._depot.combines:
-            self._publish()
-        sold_out = [p for p in rows if (row := found.products.get(p)) and row.sellable <= 0]
-        return bool(rows) and sold_out == rows
+        self._publish()
+        sold_out = [row for row in found.products.values() if row and row.sellable <= 0]
+        return 0 < len(rows) == len(sold_out)
 
     def prepare(self, commit: Commit, *, recalls: bool) -> Supply | None:
         """Read, lend, recall and share out, so that as many of the needed units as possible can be sold.
@@ -244,7 +243,7 @@ class Visit:
 
     def _read_places(self) -> bool:
         """Read all pages, and the rows that may lend. Returns False if the visit has to end because changes were returned."""
-        shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
+        shelves = _pages_of(DEPOT)
         own = self._lane.keys
         found = self._look_and_read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
@@ -286,7 +285,10 @@ class Visit:
             self._demand.observe_needs(lease.needs)
         wanted = self._rows_to_read()
         others = [p for p in wanted if p not in found.products]
-        keys: list[Key] = [*others, *chain.from_iterable(map(_pages_of, waiting))]
+        keys: list[Key] = [
+            *others,
+            *chain.from_iterable(_pages_of(lease.lane) for lease in waiting),
+        ]
         if keys:
             found.add(self._read(keys))
         self._waiting = [lease for lease in waiting if self._still_waits(lease, found)]
@@ -297,7 +299,7 @@ class Visit:
 
         A lane with an unreadable or throttled page is left alone.
         """
-        stored = [p for key in _pages_of(lease) if isinstance(p := found.pages.get(key), Page)]
+        stored = [p for key in _pages_of(lease.lane) if isinstance(p := found.pages.get(key), Page)]
         versions = sum(page.version for page in stored)
         is_waiting = len(stored) == PAGES and lease.needs.version == versions
         if is_waiting:
@@ -535,7 +537,7 @@ class Visit:
             if key.number not in self._corrupt:
                 sources |= self._share_out_page(key)
         for lease in self._waiting:
-            for key in _pages_of(lease):
+            for key in _pages_of(lease.lane):
                 # An unreadable page of the depot counts as empty.
                 if len(self._allocation.touched) < _MOST_PLACES:
                     self._fill_page(key, lease.needs.units, sources)
@@ -600,5 +602,5 @@ class Visit:
         self._allocation.rows |= {p: rows[p] for p in self._batch.pending.product_ids if p in left}
 
 
-def _pages_of(lease: LaneLease) -> list[PageKey]:
-    return [PageKey(lease.lane, number) for number in range(PAGES)]
+def _pages_of(lane: int) -> list[PageKey]:
+    return [PageKey(lane, number) for number in range(PAGES)]
