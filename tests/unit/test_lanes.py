@@ -369,6 +369,17 @@ def test_a_small_batch_neither_fills_the_lanes_of_others_nor_asks_for_that(shop)
     assert owner.source.lane.number in shop.held("p")
 
 
+@pytest.mark.parametrize("small_batch", [10, 0])
+def test_a_small_batch_is_sold_from_rows_while_others_wait_for_the_depot(shop, small_batch):
+    shop.list("p")
+    worker = shop.owner()
+    shop.quiet.add("p")
+    worker.source.depot.line.observe(1.0)
+    worker.source.small_batch = small_batch
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
+    assert (shop.held("p") == {}) == (small_batch == 10)
+
+
 def test_lanes_in_use_are_not_counted_at_every_visit(shop):
     """Shares that shrink with each process that joins would sell too much at the depot."""
     shop.list("p")
