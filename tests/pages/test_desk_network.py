@@ -56,6 +56,29 @@ def wait_for(page, held, count):
 # ---------------------------------------------------------------- clicks
 
 
+def test_a_page_opened_while_another_waits_for_its_last_answer_is_shown(page, desk):
+    desk.sell("o-1")
+    show(page, desk, "products", "Products")
+    held = []
+
+    def hold(route):
+        held.append(route)
+
+    for path in ("**/local/attention", "**/api/orders?*"):
+        page.route(path, hold)
+    with page.expect_response("**/api/transfers"), page.expect_response("**/local/today"):
+        page.goto(f"{desk.origin}/desk/#/today")
+    # By then, Today has everything else.
+    page.evaluate("new Promise((resolve) => setTimeout(resolve, 100))")
+    with page.expect_request("**/api/orders?*"):
+        page.goto(f"{desk.origin}/desk/#/orders")
+    for path, route in zip(("**/local/attention", "**/api/orders?*"), held, strict=True):
+        with page.expect_response(path):
+            route.continue_()
+    page.get_by_role("heading", level=1, name="Orders to ship", exact=True).wait_for(timeout=5000)
+    assert page.get_by_role("link", name="o-1").is_visible()
+
+
 def test_clicks_as_fast_as_a_person_makes_them_all_take_effect(page, desk):
     order_ids = [f"o-{number}" for number in range(4)]
     for order_id in order_ids:

@@ -34,6 +34,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     A cursor must come from the service. A request for orders has to name a list, and one for products either ids or words.
     Some filters exclude others. What was scanned belongs to a product of the command. A transfer has two different
     locations. A product has safety stock or backorders, also if the two are given one after the other. A group needs a limit.
+    A product has each barcode once. A scan has a visible character.
     """
     if isinstance(case.body, dict) and case.path in ("/products", "/products/{productId}"):
         if "safetyStock" in case.body:
@@ -42,6 +43,9 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             case.body["safetyStock"] = 0
         if "limitGroup" in case.body:
             case.body["purchaseLimit"] = 1
+        barcodes = case.body.get("barcodes")
+        if isinstance(barcodes, list) and all(isinstance(each, dict) for each in barcodes):
+            case.body["barcodes"] = [*{str(each.get("code")): each for each in barcodes}.values()]
     if (
         isinstance(case.body, dict)
         and "to" in case.body
@@ -65,6 +69,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
                 query.pop(other, None)
         if not query.keys() & {"userId", "status", *_EXCLUDED}:
             case.query = {**query, "status": "CONFIRMED"}
+    elif case.path == "/barcodes" and not str(query.get("scan", "visible")).strip():
+        case.query = {**query, "scan": "4006381333931"}
     elif (case.method, case.path) == ("GET", "/products") and "ids" in query:
         query.pop("search", None)
         if str(query.get("limit")) in map(str, range(1, 101)):

@@ -175,11 +175,10 @@ async function readOnce(mine) {
   shown.isAfresh = false;
   let why = "";
   try {
-    const around = isLocal() && view.attends ? lookAround() : undefined;
-    const data = await view.read?.(ids, state, isAfresh);
+    const attention = isLocal() && view.attends ? lookAround() : undefined;
+    const [data, around] = await Promise.all([view.read?.(ids, state, isAfresh), attention]);
     if (mine !== reads) return;
-    shown.around = await around;
-    shown.data = data;
+    Object.assign(shown, { data, around });
     arrange(isAfresh);
     Object.assign(shown, { isRead: true, readAt: Date.now(), error: "" });
   } catch (error) {
