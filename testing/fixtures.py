@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inventory_orders.invocation.telemetry import logger
+from inventory_orders.invocation.telemetry import logger, metrics
 from testing.shop import RunningShop
 
 
@@ -21,3 +21,5 @@ def running_shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningShop]:
     with RunningShop().open() as shop:
         yield shop
     logger.setLevel(level)
+    # Powertools keeps metrics that it does not print, and would print them with the next ones.
+    metrics.clear_metrics()
