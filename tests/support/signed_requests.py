@@ -55,7 +55,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     ):
         case.body["to"] = "" if case.body["to"] else "here"
     if isinstance(case.body, dict) and isinstance(case.body.get("scanned"), dict):
-        lines = case.body.get("items") or [case.path_parameters]
+        items = case.body.get("items")
+        lines = items if isinstance(items, list) and items else [case.path_parameters]
         named = {str(line.get("productId")) for line in lines if isinstance(line, dict)}
         scanned = {name: of for name, of in case.body["scanned"].items() if name in named}
         case.body = {name: of for name, of in case.body.items() if name != "scanned"}
