@@ -115,7 +115,7 @@ class CheckedWorld(PausingWorld):
         self.ledger = Ledger({place: decode(row) for place, row in self._initial.items()})
 
     def handler(self, function: str) -> ModuleType:
-        """The handler of a function. Visitors fill each other's lanes, although all batches are small here."""
+        """The handler of a function, which the caller is about to invoke."""
         if function == "place_orders":
             source: Any = self.process(function).engine_with_lanes.source
             source.small_batch = self.small_batch

@@ -112,7 +112,7 @@ class Depot:
         client: The client for the tables.
         line: The line of waiting processes.
         lease: The lease, while this process holds it.
-        combines: Whether visitors fill each other's lanes. Each batch sets it anew.
+        combines: Whether visitors fill each other's lanes. Large batches want that.
         drained: Which rows had no units left to lend. They are not read again for a while.
     """
 
