@@ -249,6 +249,9 @@ def test_a_stocktake_lists_its_counts_and_no_others(shop):
     assert {"stocktake"}.isdisjoint(found[0])
     rows = shop.items(Table.STOCK_ADJUSTMENTS).values()
     assert sum("stocktake" in row for row in rows) == 3
+    for no_note in ("", "x" * 129):
+        refused = api("GET", "/counts", query={"reference": no_note})
+        assert (refused.status, refused.document["field"]) == (400, "reference")
 
 
 def test_staff_see_and_count_at_their_own_locations(shop):

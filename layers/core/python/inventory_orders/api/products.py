@@ -394,11 +394,11 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    query, limit, stocktake = request.query, limit_of(request.query), request.query.get("reference")
+    query, limit = request.query, limit_of(request.query)
     client, deadline = reading()
     index, key = (
-        (BY_STOCKTAKE, stocktake.casefold())
-        if stocktake
+        (BY_STOCKTAKE, checked_id("reference", query["reference"], "note").casefold())
+        if "reference" in query
         else (BY_COUNT, location_in(query) or DEFAULT_NAME)
     )
     listing = partial(lists.list_entries, client.store, index, key, limit)
