@@ -43,7 +43,7 @@ from inventory_orders.domain.rejection import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, UnsuccessfulError
+from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
@@ -54,7 +54,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import Queue, SqsCalls, attributes
-from inventory_orders.invocation.telemetry import emit_orders, emit_wait, log_queue_errors, logger
+from inventory_orders.invocation.telemetry import add, emit_orders, log_queue_errors, logger
 from inventory_orders.lanes.levels import is_listed, mark_shippable
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
@@ -117,7 +117,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     clock = process.engine_for_callers.client.clock
     began = clock.monotonic()
     answer = _place_now(order, body, seconds, caller, request)
-    emit_wait(clock.monotonic() - began)
+    add("CallerWait", (clock.monotonic() - began) * 1000)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
 
 
@@ -159,22 +159,19 @@ def _place_now(
     engine = runtime.process().engine_for_callers
     left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
-    report = _decide(order, deadline)
-    (outcome,) = report.outcomes
+    outcome, seconds_left = _decide(order, deadline)
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
         # The row was just written, so there is no need to read it.
         return _answer_of(order, order.record(None, outcome.after, outcome.at), caller)
-    stored = None
     if outcome.kind is Outcome.RETURNED:
         _send(runtime.process().express_queue, body, _sender(order), order.user_id, request)
-        if seconds_left := _seconds_beyond_wait(report):
+        if seconds_left:
             return _accepted(order.order_id, seconds_left)
-    else:
-        stored = _stored(order, engine.client, deadline)
-    if stored is None:
         stored = _await(order, engine.client, deadline)
+    else:
+        stored = _stored(order, engine.client, deadline) or _await(order, engine.client, deadline)
     if stored is None:
         return _accepted(order.order_id)
     if stored.status == OrderStatus.REJECTED:
@@ -186,13 +183,21 @@ def _place_now(
     return _answer_of(order, stored, caller, outcome.rejection)
 
 
-def _decide(change: Change, deadline: Deadline) -> CommitReport:
-    """Try once to place or amend an order."""
+def _decide(change: Change, deadline: Deadline) -> tuple[ChangeOutcome, int]:
+    """Try once to place or amend an order.
+
+    Returns:
+        The outcome, and after how many seconds there may be another one, if that is certainly too late for the caller; otherwise 0.
+    """
     report = runtime.process().engine_for_callers.apply([change], deadline)
     # A queue continues with it, so no retries were exhausted.
     report.stats.measured["RetriesExhausted"].clear()
     emit_orders(report, [change], "OrdersDirect")
-    return report
+    (outcome,) = report.outcomes
+    if report.failure is not None or outcome.cause.startswith("CORRUPT"):
+        return outcome, _SECONDS_OF_REPAIR
+    # The engine gives this time only if a lease outlasts the deadline.
+    return outcome, ceil(outcome.retry_after)
 
 
 def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
@@ -214,15 +219,6 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
             return stored
     process.express_seconds = min(2 * process.express_seconds, _LONGEST_USUAL)
     return None
-
-
-def _seconds_beyond_wait(report: CommitReport) -> int:
-    """After how many seconds an order may have an outcome, if that is certainly too late for the caller; otherwise 0."""
-    (outcome,) = report.outcomes
-    if report.failure is not None or outcome.cause.startswith("CORRUPT"):
-        return _SECONDS_OF_REPAIR
-    # The engine gives this time only if a lease outlasts the deadline.
-    return ceil(outcome.retry_after)
 
 
 def _sender(order: Order) -> dict[str, str]:
@@ -510,11 +506,10 @@ def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     command = order_command(document, terms)
     if caller.locations is not None:
         _check_lines(command, caller)
-    report = _decide(command, runtime.deadline(request.context))
-    (outcome,) = report.outcomes
+    outcome, seconds_left = _decide(command, runtime.deadline(request.context))
     if outcome.kind is Outcome.RETURNED and may_be_sent:
         _send(process.express_queue, json.dumps(document), {}, command.order_id, request)
-        return _accepted(command.order_id, _seconds_beyond_wait(report) or 1)
+        return _accepted(command.order_id, seconds_left or 1)
     return _answer_to(command, outcome, caller)
 
 

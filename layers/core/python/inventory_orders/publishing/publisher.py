@@ -239,11 +239,8 @@ class Publisher:
         while unsent:
             is_all, works = self._publish_first(unsent, deadline, report)
             fruitless = 0 if works else fruitless + 1
-            if is_all:
-                failures = 0
-                continue
-            failures += 1
-            pause = self.policy.backoff(failures)
+            failures = 0 if is_all else failures + 1
+            pause = self.policy.backoff(failures) if failures else 0.0
             if fruitless == MAX_FRUITLESS_ROUNDS or pause >= deadline.remaining():
                 break
             self.clock.sleep(pause)
@@ -331,9 +328,13 @@ class Publisher:
 
 def calls_of(entries: Sequence[BusEntry]) -> list[list[BusEntry]]:
     """Divide entries into calls that respect the limits of EventBridge."""
-    single = [[entry] for entry in entries if entry.is_alone]
-    others = [entry for entry in entries if not entry.is_alone]
-    return single + in_portions(others, MAX_ENTRIES, lambda entry: entry.size, MAX_BYTES - 1)
+    return in_portions(
+        entries,
+        MAX_ENTRIES,
+        # Nothing fits into a call beside an entry that has to be alone.
+        lambda entry: MAX_BYTES if entry.is_alone else entry.size,
+        MAX_BYTES - 1,
+    )
 
 
 def _entry_of(event: Event) -> BusEntry | Undeliverable:

@@ -74,22 +74,19 @@ def rows_in(record: object) -> tuple[Table, Row | None, Row | None]:
 
 def is_of_products(record: object) -> bool:
     """Whether a record, even an otherwise unreadable one, is of the stream of products."""
-    try:
-        return tuple(record["dynamodb"]["Keys"]) == KEYS[Table.PRODUCTS]  # type: ignore[index]
-    except (KeyError, TypeError):
-        return False
+    return tuple(_key_in(record)) == KEYS[Table.PRODUCTS]
 
 
 def undeliverable(record: object, error: UnpublishableError) -> Undeliverable:
-    """Describe a record that nothing can be derived from."""
+    """Describe a record that nothing can be derived from. With the row's key, it stays in sequence with the row's events."""
     event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
-    return Undeliverable.of_record(_key(record), event_id, record, error)
+    return Undeliverable.of_record(" ".join(_key_in(record).values()), event_id, record, error)
 
 
-def _key(record: object) -> str:
-    """Read the row's key from an otherwise unreadable record, so that it stays in sequence with the row's events."""
+def _key_in(record: object) -> dict[str, str]:
+    """Read the row's key from an otherwise unreadable record; empty if that is unreadable, too."""
     try:
         keys = record["dynamodb"]["Keys"]  # type: ignore[index]
-        return " ".join(str(value["S"]) for value in keys.values())
+        return {name: str(value["S"]) for name, value in keys.items()}
     except (KeyError, TypeError, AttributeError):
-        return ""
+        return {}
