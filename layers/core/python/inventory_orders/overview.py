@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
@@ -17,6 +16,7 @@ from inventory_orders.engine.retrying_client import (
     read_orders,
 )
 from inventory_orders.lanes.levels import mark_shippable, sweep_levels
+from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import OrderFilter, list_orders, list_transfers
 from inventory_orders.store.rows import key_item, order_row
 from inventory_orders.store.sweep_rows import TODAY, write_swept
@@ -49,14 +49,12 @@ def _end_transfers(client: RetryingClient, deadline: Deadline) -> None:
     By then, departures that were booked after the arrival count, and the index shows all steps.
     """
     before, unlisted = timestamp(client.clock.now() - _SETTLED), Write("REMOVE #transferShard")
-    for each, steps in client.call(partial(list_transfers, client.store), deadline)[0]:
+    for each, steps in client.ask(list_transfers, deadline)[0]:
         if each["units"] <= 0 and each["changedAt"] < before:
             # Departures come first: if this is interrupted, what is left must not hide a later departure.
             for step in sorted(steps, key=lambda step: step["delta"]):
                 key = key_item(AdjustmentKey(step["productId"], step["adjustmentId"]))
-                client.call(
-                    partial(client.store.update, Table.STOCK_ADJUSTMENTS, key, unlisted), deadline
-                )
+                client.ask(Store.update, deadline, Table.STOCK_ADJUSTMENTS, key, unlisted)
 
 
 def _count_orders(client: RetryingClient, deadline: Deadline) -> None:
@@ -70,9 +68,7 @@ def _count_orders(client: RetryingClient, deadline: Deadline) -> None:
         "paidLate": OrderFilter(paid_late=True, since=late),
     }
     found = {
-        name: client.call(
-            partial(list_orders, client.store, wanted, MOST, None, client.side_by_side), deadline
-        )
+        name: client.ask(list_orders, deadline, wanted, MOST, None, client.side_by_side)
         for name, wanted in lists.items()
     }
     counts: dict[str, Any] = {
@@ -91,4 +87,4 @@ def _count_orders(client: RetryingClient, deadline: Deadline) -> None:
     # If an order lacks a product at two locations, the product counts once.
     missing = Counter(p for some in shorts for p in {short["productId"] for short in some})
     counts |= {"blocked": len(shorts), "missing": dict(missing.most_common())}
-    client.call(partial(write_swept, client.store, TODAY, at, counts), deadline)
+    client.ask(write_swept, deadline, TODAY, at, counts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,6 +17,7 @@ from inventory_orders.errors import InvalidMessageError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists, movements
+from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Row, drop_none
 
 _MOST_CHARACTERS, _MOST_ORDERS = 1_000, 10
@@ -57,7 +57,7 @@ def _meanings(
         )
     yield from (_of_listed(scan, row) for row in listed)
     for product_id in _ids(scan.text, "productId"):
-        if client.call(partial(client.store.get_product, product_id), deadline) is not None:
+        if client.ask(Store.get_product, deadline, product_id) is not None:
             yield {"productId": product_id, "units": 1}
     if caller.has_any("orders.read"):
         yield from _orders(scan, caller, client, deadline)
@@ -67,7 +67,7 @@ def _meanings(
 def find_listed(scan: Scan, client: RetryingClient, deadline: Deadline) -> list[Row]:
     """Read the rows of the listed codes in a scan: one, two if the scan is an EAN-8 and a UPC-E, or none."""
     found = client.side_by_side(
-        lambda code: client.call(partial(client.store.get_barcode, code), deadline), scan.codes
+        lambda code: client.ask(Store.get_barcode, deadline, code), scan.codes
     )
     rows = [row for row in found if row]
     as_sent = [row for row in rows if row["code"] == scan.text]
@@ -95,8 +95,8 @@ def _orders(
         yield {"orderIds": [order_id]}
     references = chain.from_iterable(_ids(each, "note") for each in (scan.text, scan.sscc))
     for reference in references if runtime.process().has_movements else ():
-        wanted = client.store, lists.OrderFilter(reference=reference), _MOST_ORDERS, None
-        found, _ = client.call(partial(movements.list_orders, *wanted), deadline)
+        wanted = lists.OrderFilter(reference=reference)
+        found, _ = client.ask(movements.list_orders, deadline, wanted, _MOST_ORDERS, None)
         if order_ids := [each.id for each in found if seen(each.id)]:
             yield {"reference": reference, "orderIds": order_ids}
 

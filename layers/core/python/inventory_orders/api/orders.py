@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import accumulate
 from math import ceil
 from operator import or_
@@ -343,19 +342,16 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
     complete = (
-        {"completeUntil": client.call(partial(movements.complete_until, client.store), deadline)}
+        {"completeUntil": client.ask(movements.complete_until, deadline)}
         if wanted.is_of_movements
         else {}
     )
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        places, following = client.call(
-            lambda: (
-                movements.list_orders(client.store, wanted, limit, after)
-                if wanted.is_of_movements
-                else lists.list_orders(client.store, wanted, limit, after, client.side_by_side)
-            ),
-            deadline,
+        places, following = (
+            client.ask(movements.list_orders, deadline, wanted, limit, after)
+            if wanted.is_of_movements
+            else client.ask(lists.list_orders, deadline, wanted, limit, after, client.side_by_side)
         )
         orders, unreadable = read_orders(
             client, places, deadline, lambda order: (order, _shown(order, caller))

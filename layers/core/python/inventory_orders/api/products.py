@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate, chain
 
 from inventory_orders.api.barcodes import find_listed
@@ -134,9 +133,7 @@ def _found_products(query: Mapping[str, str]) -> HttpAnswer:
     def read_page(after: lists.ListPosition | None) -> Listed:
         places, last = [lists.ListPosition("", row["productId"]) for row in listed], None
         if not listed:
-            places, last = client.call(
-                partial(lists.search_products, client.store, wanted, limit, after), deadline
-            )
+            places, last = client.ask(lists.search_products, deadline, wanted, limit, after)
         ids = [place.id for place in places]
         levels, found, remaining = _read(ids, runtime.process().eventual_client)
         if remaining:
@@ -300,11 +297,11 @@ def _rows_to_list(
         keys = [key for key in lent if after is None or key > after.id][:limit]
         last = lists.ListPosition("", keys[-1]) if keys and keys[-1] < lent[-1] else None
     elif "status" in query:
-        by_level = partial(lists.list_entries, client.store, BY_LEVEL, query["status"])
-        rows, last = client.call(partial(by_level, limit, after), deadline)
+        wanted = BY_LEVEL, query["status"], limit, after
+        rows, last = client.ask(lists.list_entries, deadline, *wanted)
         keys = [row["productId"] for row in rows]
     else:
-        return client.call(partial(lists.list_products, client.store, limit, after), deadline)
+        return client.ask(lists.list_products, deadline, limit, after)
     return read_all(client, keys, deadline, CommitStats()), last
 
 
@@ -319,9 +316,7 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
     client, deadline = reading()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        rows, last = client.call(
-            partial(lists.list_entries, client.store, None, key, limit, after), deadline
-        )
+        rows, last = client.ask(lists.list_entries, deadline, None, key, limit, after)
         if not rows and after is None:
             # Every product has at least its opening adjustment.
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
@@ -356,13 +351,12 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     key, limit, times = _key_in(request), limit_of(request.query), times_in(request.query)
     caller.check_works_at(location_of(key))
     (client, deadline), recorded = reading(), runtime.process().has_movements
-    until = (
-        client.call(partial(movements.complete_until, client.store), deadline) if recorded else None
-    )
-    listing = partial(movements.list_history, client.store, key, limit, has_movements=recorded)
+    until = client.ask(movements.complete_until, deadline) if recorded else None
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        rows, last = client.call(partial(listing, after, **times), deadline)
+        rows, last = client.ask(
+            *(movements.list_history, deadline, key, limit, after), has_movements=recorded, **times
+        )
         if not (rows or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
         return {"entries": [*map(shown_change, rows)], "completeUntil": until}, last
@@ -377,8 +371,8 @@ def list_transfers(_: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: DynamoDB failed.
     """
     client, deadline = reading()
-    found, complete_since = client.call(
-        partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side), deadline
+    found, complete_since = client.ask(
+        lists.list_transfers, deadline, _MOST_STEPS, client.side_by_side
     )
     transfers = [
         each
@@ -401,10 +395,9 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
         if "reference" in query
         else (BY_COUNT, location_in(query) or DEFAULT_NAME)
     )
-    listing = partial(lists.list_entries, client.store, index, key, limit)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        rows, last = client.call(partial(listing, after), deadline)
+        rows, last = client.ask(lists.list_entries, deadline, index, key, limit, after)
         counts = [
             public_key(row["productId"]) | _shown_adjustment(row)
             for row in rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from inventory_orders.api.requests import HttpAnswer, Request, reading
@@ -35,8 +34,7 @@ def get_today(_: Request, caller: Caller) -> HttpAnswer:
     """
     caller.check_works_at(None)
     client, deadline = reading()
-    found = client.call(partial(read_swept, client.store, [TODAY]), deadline)
-    at, counts = found.get(TODAY, (None, dict[str, Any]()))
+    at, counts = client.ask(read_swept, deadline, [TODAY]).get(TODAY, (None, dict[str, Any]()))
     return HttpAnswer(200, {"asOf": at, **counts})
 
 
@@ -47,7 +45,7 @@ def list_changes(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: DynamoDB failed.
     """
     client, deadline = reading()
-    recent = client.call(partial(read_recent_changes, client.store), deadline)
+    recent = client.ask(read_recent_changes, deadline)
     since, following = request.query.get("since"), str(recent.version)
     if since is None:
         return HttpAnswer(200, {"next": following})

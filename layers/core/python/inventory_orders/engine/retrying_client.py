@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.product import Product
@@ -39,6 +39,7 @@ from inventory_orders.store.rows import Key, described, read_item
 from inventory_orders.store.writes import Action, ActionKind, Write
 
 A = TypeVar("A")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # Requests for keys that DynamoDB leaves unprocessed: it reads 16 MB at a time, and a throttled product holds up the others.
@@ -194,6 +195,16 @@ class RetryingClient:
         if self.executor is None or len(arguments) == 1:
             return [function(argument) for argument in arguments]
         return list(self.executor.map(function, arguments))
+
+    def ask(
+        self,
+        function: Callable[Concatenate[Store, P], T],
+        deadline: Deadline,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Call a function with the tables and the other arguments, and repeat this until its requests succeed."""
+        return self.call(partial(function, self.store, *arguments, **named), deadline)
 
     def call(
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.engine.memory import BoundedDict
@@ -95,9 +94,9 @@ class EndingHolds(SweepReport):
 
         def read(place: tuple[int, ListPosition | None]) -> _Page:
             shard, after = place
-            listing = partial(list_entries, self.client.store, BY_EXPIRY, SHARDS[shard], _PAGE)
+            wanted = BY_EXPIRY, SHARDS[shard], _PAGE, after, until
             with self.noting_errors():
-                rows, last = self.client.call(partial(listing, after, until), self.deadline)
+                rows, last = self.client.ask(list_entries, self.deadline, *wanted)
                 return [ListPosition(row["expiresAt"], row["orderId"]) for row in rows], last
             return [], None
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
@@ -72,9 +71,8 @@ class Recorder:
         portions = [
             dict(work[at : at + movements.BATCH]) for at in range(0, len(work), movements.BATCH)
         ]
-        write = partial(movements.write_rows, self._client.store)
         self._client.side_by_side(
-            lambda portion: self._client.call(partial(write, portion), deadline), portions
+            lambda portion: self._client.ask(movements.write_rows, deadline, portion), portions
         )
         self._listed |= months.keys()
 
@@ -86,8 +84,8 @@ class Recorder:
             return
         changed_at, now = datetime.fromtimestamp(seconds, UTC), self._client.clock.now()
         if is_lost or (now - changed_at).total_seconds() > movements.LATE_SECONDS:
-            note = partial(movements.note_late, self._client.store, changed_at)
-            self._client.call(partial(note, None if is_lost else now), deadline)
+            tried_at = None if is_lost else now
+            self._client.ask(movements.note_late, deadline, changed_at, tried_at)
 
 
 def unread_streams(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -54,21 +53,20 @@ class Noter:
         may_list = not self._has_gap and len(records) < STREAM_BATCH
         self._has_gap = True
         if not (may_list and self._list(records, deadline)):
-            self._client.call(partial(note_many_changes, self._client.store), deadline)
+            self._client.ask(note_many_changes, deadline)
         self._has_gap = False
 
     def _list(self, records: Sequence[Any], deadline: Deadline) -> bool:
         """List the changes, unless one is unreadable, or other processes keep writing the row."""
-        store = self._client.store
         try:
             changed = dict(chain.from_iterable(_changed(record).items() for record in records))
         except (UnpublishableError, KeyError):
             return False
-        known = self._client.call(partial(read_recent_changes, store), deadline)
+        known = self._client.ask(read_recent_changes, deadline)
         for _ in range(_TRIES):
-            write = partial(write_recent_changes, store, known, known.with_changes(changed))
+            after = known.with_changes(changed)
             try:
-                self._client.call(write, deadline)
+                self._client.ask(write_recent_changes, deadline, known, after)
             except ConditionFailedError as failed:
                 known = recent_changes_in(failed.item)
             else:
@@ -88,6 +86,6 @@ def _changed(record: Any) -> Changed:
     supplied_from = row.get("suppliedFrom", [DEFAULT_LOCATION]) if has_units else []
     changed: dict[tuple[str, str], Sequence[str]] = {(table.value, key): supplied_from}
     with suppress(UnpublishableError):
-        for each in movements.moved_on_pages(before, after):
-            changed[Table.PRODUCTS.value, each] = [location_of(each)]
+        moved = movements.moved_on_pages(before, after)
+        changed |= {(Table.PRODUCTS.value, each): [location_of(each)] for each in moved}
     return changed

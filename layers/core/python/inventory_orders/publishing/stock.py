@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.events import Level, stock_event
@@ -60,7 +59,7 @@ class StockWatch:
             StoreError: DynamoDB or the bus failed, another sweep interfered, or time ran out. The next call continues.
         """
         at, published = timestamp(self._client.clock.now()), 0
-        parts = self._client.call(partial(read_stock_parts, self._client.store), deadline)
+        parts = self._client.ask(read_stock_parts, deadline)
         changed = self._find_changes(parts, deadline)
         for number in sorted(parts, key=lambda number: (number - self._first) % len(parts)):
             part, self._first = parts[number], number + 1
@@ -70,10 +69,12 @@ class StockWatch:
             if (news or gone or part.pending) and part.at < at:
                 published += self._publish_pending(part, deadline)
                 levels = {name: part.levels[name] for name in part.levels.keys() - gone} | news
-                after = self._write(replace(part, at=at, levels=levels, pending=[*news]), deadline)
+                after = self._client.ask(
+                    write_stock_part, deadline, replace(part, at=at, levels=levels, pending=[*news])
+                )
                 if news:
                     published += self._publish_pending(after, deadline)
-                    self._write(replace(after, pending=()), deadline)
+                    self._client.ask(write_stock_part, deadline, replace(after, pending=()))
         return published
 
     def _find_changes(
@@ -84,8 +85,8 @@ class StockWatch:
         if self._after is None:
             self._seen.clear()
         while True:
-            snapshot, self._after = self._client.call(
-                partial(list_products, self._client.store, _TOGETHER, self._after), deadline
+            snapshot, self._after = self._client.ask(
+                list_products, deadline, _TOGETHER, self._after
             )
             self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
             for product_id, level in list_levels(self._client, snapshot, deadline).items():
@@ -97,9 +98,6 @@ class StockWatch:
                     changed[number][product_id] = seen
             if self._after is None or deadline.remaining() < _RESERVED_SECONDS:
                 return changed
-
-    def _write(self, part: StockPart, deadline: Deadline) -> StockPart:
-        return self._client.call(partial(write_stock_part, self._client.store, part), deadline)
 
     def _publish_pending(self, part: StockPart, deadline: Deadline) -> int:
         """Publish the pending levels of a part. Returns how many there were.
