@@ -61,11 +61,10 @@ def _count_orders(client: RetryingClient, deadline: Deadline) -> None:
     """Count the first orders of each list, with the oldest time, and those to ship that lack units."""
     check_time(deadline)
     at = timestamp(client.clock.now())
-    late = timestamp(client.clock.now() - _LATE)
     lists = {
         "toShip": OrderFilter(status=OrderStatus.CONFIRMED),
         "unpaid": OrderFilter(status=OrderStatus.PENDING),
-        "paidLate": OrderFilter(paid_late=True, since=late),
+        "paidLate": OrderFilter(paid_late=True, since=timestamp(client.clock.now() - _LATE)),
     }
     found = {
         name: client.ask(list_orders, deadline, wanted, MOST, None, client.side_by_side)

@@ -94,9 +94,8 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """
     document = request.json()
     process = runtime.process()
-    defaults = process.hold_seconds, process.locations
     order = order_in(
-        *(document, None, *defaults),
+        *(document, None, process.hold_seconds, process.locations),
         request_id="" if request.wait_seconds is None else request.context.aws_request_id,
         # Customers have no name.
         placed_by=caller.name,
@@ -253,8 +252,11 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
 
 def _accepted(order_id: str, retry_after: int = 1) -> HttpAnswer:
     where = path_of_order(order_id)
-    shown = {"orderId": order_id, "status": "ACCEPTED", "location": where}
-    return HttpAnswer(202, shown, {"Location": where, "Retry-After": str(retry_after)})
+    return HttpAnswer(
+        202,
+        {"orderId": order_id, "status": "ACCEPTED", "location": where},
+        {"Location": where, "Retry-After": str(retry_after)},
+    )
 
 
 def _answer_of(

@@ -131,16 +131,17 @@ def _found_products(query: Mapping[str, str]) -> HttpAnswer:
     name = f"#SEARCH {' '.join(wanted)}"
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        places, last = [lists.ListPosition("", row["productId"]) for row in listed], None
-        if not listed:
-            places, last = client.ask(lists.search_products, deadline, wanted, limit, after)
+        places, last = (
+            ([lists.ListPosition("", row["productId"]) for row in listed], None)
+            if listed
+            else client.ask(lists.search_products, deadline, wanted, limit, after)
+        )
         ids = [place.id for place in places]
         levels, found, remaining = _read(ids, runtime.process().eventual_client)
         if remaining:
             last = places[-len(remaining) - 1]
-        products = [shown_product(levels[each]) for each in ids if each in levels]
         return {
-            "products": products,
+            "products": [shown_product(levels[each]) for each in ids if each in levels],
             "unreadable": [each for each in ids if each in found.unreadable],
         }, last
 
@@ -297,8 +298,9 @@ def _rows_to_list(
         keys = [key for key in lent if after is None or key > after.id][:limit]
         last = lists.ListPosition("", keys[-1]) if keys and keys[-1] < lent[-1] else None
     elif "status" in query:
-        wanted = BY_LEVEL, query["status"], limit, after
-        rows, last = client.ask(lists.list_entries, deadline, *wanted)
+        rows, last = client.ask(
+            lists.list_entries, deadline, BY_LEVEL, query["status"], limit, after
+        )
         keys = [row["productId"] for row in rows]
     else:
         return client.ask(lists.list_products, deadline, limit, after)
@@ -439,9 +441,14 @@ def shown_stock(levels: Sequence[StockLevel], locations: Collection[str]) -> dir
     names = {"productId": product_of(own.product_id), "name": own.name, "price": own.price}
     totals = {name: sum(level[name] for level in shown) for name in _UNITS}
     lanes: Counter[str] = sum((Counter(level["inLanes"]) for level in shown), Counter())
-    is_exact = all(level.is_exact for level in levels)
     names["asOf"] = min((level.as_of for level in levels if level.as_of), default=None)
-    return drop_none(names) | totals | {"inLanes": lanes, "isExact": is_exact, "places": shown}
+    return {
+        **drop_none(names),
+        **totals,
+        "inLanes": lanes,
+        "isExact": all(level.is_exact for level in levels),
+        "places": shown,
+    }
 
 
 _UNITS = ("onHand", "committed", "available", "leftToSell", "leftByDefault")

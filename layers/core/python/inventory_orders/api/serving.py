@@ -161,10 +161,9 @@ def _staff_in(claims: Mapping[str, str], user_id: str, process: runtime.Process)
     """The operator or member of staff whom a token identifies; None if it is a customer's."""
     roles = process.roles
     name = (claims.get(roles.get("nameClaim", "")) or user_id)[:_MAX_NAME]
-    if process.operators_claim is not None:
-        claim, value = process.operators_claim
-        if _says(claims.get(claim, ""), value):
-            return Caller(None, name=name)
+    claim, value = process.operators_claim
+    if value and _says(claims.get(claim, ""), value):
+        return Caller(None, name=name)
     held = claims.get(roles["claim"], "")
     of_roles = (granted for role, granted in roles["grants"].items() if _says(held, role))
     permissions = frozenset(chain.from_iterable(of_roles))

@@ -17,13 +17,19 @@ from inventory_orders.store.tables import Table
 def get_about(_: Request, caller: Caller) -> HttpAnswer:
     """Show staff what their token allows, and what they need to know about the stage."""
     process, locations = runtime.process(), caller.locations
-    shown = {
-        "name": caller.name,
-        "permissions": sorted(caller.permissions),
-        "locations": None if locations is None else sorted(locations),
-    }
-    known = {"locations": process.locations, "movements": process.has_movements}
-    return HttpAnswer(200, {"caller": shown, **process.about, **known})
+    return HttpAnswer(
+        200,
+        {
+            "caller": {
+                "name": caller.name,
+                "permissions": sorted(caller.permissions),
+                "locations": None if locations is None else sorted(locations),
+            },
+            **process.about,
+            "locations": process.locations,
+            "movements": process.has_movements,
+        },
+    )
 
 
 def get_today(_: Request, caller: Caller) -> HttpAnswer:

@@ -74,21 +74,23 @@ def of_order(order: OrderRecord | None) -> Answer:
     if order is None:
         return {}
     items = [{**public_key(line.key), "quantity": line.quantity} for line in order.lines]
-    optional = {
-        "items": items if any(line.location_id for line in order.lines) else None,
-        "expiresAt": order.expires_at,
-        "shortages": [*map(shortage_row, order.shortages)] or None,
-        "limits": [*map(asdict, order.limits)] or None,
+    return {
+        "orderId": order.order_id,
+        "status": order.status,
+        "version": order.version,
+        **({"items": items} if any(line.location_id for line in order.lines) else {}),
+        **({} if order.expires_at is None else {"expiresAt": order.expires_at}),
+        **of_details(order),
     }
-    shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
-    return shown | drop_none(optional)
 
 
-def of_details(rejection: Rejection | None) -> Answer:
+def of_details(rejected: OrderRecord | Rejection | None) -> Answer:
     """The fields of an answer that show which stock was short, or which limits were exceeded; none if neither is the reason."""
+    if rejected is None:
+        return {}
     details = {
-        "shortages": [*map(shortage_row, () if rejection is None else rejection.shortages)],
-        "limits": [*map(asdict, () if rejection is None else rejection.limits)],
+        "shortages": [*map(shortage_row, rejected.shortages)],
+        "limits": [*map(asdict, rejected.limits)],
     }
     return {name: each for name, each in details.items() if each}
 

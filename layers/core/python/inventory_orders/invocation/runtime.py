@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -17,7 +17,12 @@ from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
+from inventory_orders.store.dynamodb import (
+    ALWAYS_CONSISTENT,
+    CLIENT_CONFIG,
+    WORST_CASE_SECONDS_OF_ONE_CALL,
+    Store,
+)
 from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
@@ -117,24 +122,20 @@ class Process:
         return self._environment.get("USER_ID_CLAIM")
 
     @cached_property
-    def operators_claim(self) -> tuple[str, str] | None:
-        """Name and value of the claim that makes the bearer of a token an operator; None if there is no such claim."""
-        name = self._environment.get("OPERATORS_CLAIM_NAME")
-        value = self._environment.get("OPERATORS_CLAIM_VALUE")
-        return (name, value) if name and value else None
+    def operators_claim(self) -> tuple[str, str]:
+        """Name and value of the claim that makes the bearer of a token an operator, both empty if there is no such claim."""
+        get = self._environment.get
+        return get("OPERATORS_CLAIM_NAME", ""), get("OPERATORS_CLAIM_VALUE", "")
 
     @cached_property
-    def roles(self) -> Mapping[str, Any]:
+    def roles(self) -> Any:
         """The setting `roles`: the claims with a token's roles, locations and name, and the permissions of each role."""
-        given = self._environment.get("ROLES", '{"claim": "", "grants": {}}')
-        roles: Mapping[str, Any] = json.loads(given)
-        return roles
+        return json.loads(self._environment.get("ROLES", '{"claim": "", "grants": {}}'))
 
     @cached_property
-    def about(self) -> Mapping[str, Any]:
+    def about(self) -> Any:
         """The facts about the stage that its staff are shown: `stage`, `production` and `currency`."""
-        facts: Mapping[str, Any] = json.loads(self._text("ABOUT"))
-        return facts
+        return json.loads(self._text("ABOUT"))
 
     @cached_property
     def customers_may_set(self) -> tuple[str, ...]:
@@ -170,16 +171,15 @@ class Process:
     @cached_property
     def store(self) -> Store:
         """The tables in DynamoDB."""
-        names = self._table_names
-        return Store(client("dynamodb"), names)
+        return self._store(ALWAYS_CONSISTENT)
 
-    @property
-    def _table_names(self) -> dict[Table, str]:
-        return {
+    def _store(self, consistent: Collection[Table]) -> Store:
+        names = {
             table: self._text(f"{table.name}_TABLE_NAME")
             for table in Table
             if table is not Table.MOVEMENTS or self.has_movements
         }
+        return Store(client("dynamodb"), names, consistent)
 
     @property
     def has_movements(self) -> bool:
@@ -196,9 +196,7 @@ class Process:
         """The client that reads products with eventual consistency and at half the cost: for customers, and for lists."""
         from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - not all functions need it
 
-        names = self._table_names
-        store = Store(client("dynamodb"), names, consistent=())
-        return RetryingClient(store, executor=executor())
+        return RetryingClient(self._store(()), executor=executor())
 
     @cached_property
     def engine(self) -> Engine:
@@ -341,8 +339,11 @@ def refuse_unsupported_events(
         try:
             return handler(event, context)
         except UnsupportedEventError as error:
-            code = "UNSUPPORTED_EVENT"
-            answer: dict[str, Any] = {"result": "INVALID", "code": code, "message": str(error)}
+            answer: dict[str, Any] = {
+                "result": "INVALID",
+                "code": "UNSUPPORTED_EVENT",
+                "message": str(error),
+            }
             if isinstance(event, dict) and "Records" in event:
                 answer["batchItemFailures"] = [{"itemIdentifier": ""}]
             return answer

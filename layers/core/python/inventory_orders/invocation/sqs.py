@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +17,6 @@ from inventory_orders.retry import MAX_SENDING_DELAY_SECONDS
 from inventory_orders.sequences import in_portions
 
 if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
-
     from inventory_orders.engine.outcomes import ChangeOutcome
     from inventory_orders.publishing.publisher import Undeliverable
 
@@ -95,7 +92,7 @@ class Queue:
         dead_letter_url: The URL of its dead-letter queue; empty if the function sends no dead letters.
     """
 
-    client: SQSClient
+    client: Any
     url: str
     dead_letter_url: str = ""
 
@@ -208,7 +205,7 @@ class SqsCalls:
     def send_one(
         self,
         body: str,
-        attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None,
+        attributes: Mapping[str, Mapping[str, str]] | None = None,
         group: str | None = None,
     ) -> bool:
         """Send one message to the queue. Returns False if SQS did not confirm it; the message may have been sent even then."""
@@ -243,15 +240,14 @@ class SqsCalls:
             taken |= {items[int(entry["Id"])] for entry in answer.get("Successful", ())}
         return taken
 
-    def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
+    def _call(self, operation: str, url: str, **request: Any) -> Any:
         """Make one call, and return the response. If the call fails, add the error to `errors` and return None."""
         for _ in range(_ATTEMPTS):
             if self.end.remaining() < _WORST_CASE_SECONDS:
                 self.errors.append(f"no time was left for {operation}")
                 return None
             try:
-                call: Callable[..., Mapping[str, Any]] = getattr(self.queue.client, operation)
-                return call(QueueUrl=url, **request)
+                return getattr(self.queue.client, operation)(QueueUrl=url, **request)
             except (BotoCoreError, ClientError) as error:
                 self.errors.append(str(error))
                 if not isinstance(error, ConnectionClosedError):
@@ -266,7 +262,7 @@ def _group_of(message: Message) -> dict[str, str]:
     return {"MessageGroupId": message.group_id} if message.group_id else {}
 
 
-def attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
+def attributes(**texts: str) -> dict[str, dict[str, str]]:
     """Build message attributes. SQS refuses empty values, so `?` replaces them."""
     return {
         name: {"DataType": "String", "StringValue": printable(text) or "?"}

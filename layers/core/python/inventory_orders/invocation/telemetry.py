@@ -210,8 +210,10 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
     for name, values in stats.measured.items():
         add(name, *values)
     for limit, requests in stats.throttles.items():
-        fields = {"limit": limit.name, "resource": limit.resource, "requests": requests}
-        logger.warning("throttled by DynamoDB", extra=fields)
+        logger.warning(
+            "throttled by DynamoDB",
+            extra={"limit": limit.name, "resource": limit.resource, "requests": requests},
+        )
     for product in stats.low_stock:
         add("LowStock", 1)
         logger.info(

@@ -110,10 +110,6 @@ class ProductCatalogue:
     stats: CommitStats = field(default_factory=CommitStats)
     actor: str | None = None
 
-    def of(self, actor: str | None) -> ProductCatalogue:
-        """Return the same catalogue for commands of another actor, with the same stats."""
-        return replace(self, actor=actor)
-
     def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product with strong consistency.
 
@@ -516,9 +512,11 @@ class ProductCatalogue:
                 return after
             at = timestamp(self.client.clock.now())
             _check_no_newer_event(product, at)
-            priced = at if after.price != product.price else product.price_changed_at
             return replace(
-                after, price_changed_at=priced, details_event_time=at, details_event_id=""
+                after,
+                price_changed_at=at if after.price != product.price else product.price_changed_at,
+                details_event_time=at,
+                details_event_id="",
             )
 
         return self._update_places(
@@ -610,8 +608,11 @@ def _check_details(key: str, names: Iterable[str]) -> None:
     """
     name = next((name for name in (*DETAILS, "barcodes") if name in names), None)
     if name is not None and location_of(key):
-        what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
-        raise InvalidMessageError("SCHEMA_VIOLATION", what, name)
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId",
+            name,
+        )
 
 
 def _check_no_newer_event(product: Product, at: str) -> None:

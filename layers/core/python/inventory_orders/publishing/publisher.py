@@ -341,8 +341,11 @@ def _entry_of(event: Event) -> BusEntry | Undeliverable:
     entry = BusEntry.of(event)
     if entry.size < MAX_BYTES:
         return entry
-    message = f"the event has {entry.size:,} bytes, but has to be smaller than {MAX_BYTES:,}. Read the row instead"
-    return _undeliverable(event, EVENT_TOO_LARGE, message)
+    return _undeliverable(
+        event,
+        EVENT_TOO_LARGE,
+        f"the event has {entry.size:,} bytes, but has to be smaller than {MAX_BYTES:,}. Read the row instead",
+    )
 
 
 def _undeliverable(event: Event, code: str, message: str) -> Undeliverable:

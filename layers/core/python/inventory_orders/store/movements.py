@@ -114,7 +114,17 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
     number = 1
     for step in order.steps:
         moved = move_units(units, step.action, step.quantities, step.more)
-        yield from _rows_of_step(order, number, step, moved, taken)
+        for product_id in sorted(moved.keys() & taken.keys()):
+            yield (
+                _row(order, taken[product_id], number, step.at, moved[product_id])
+                | _of_step(step, product_id, moved[product_id])
+            )
+        for line in step.added:
+            yield (
+                _row(order, line, number, step.at, line.quantity)
+                | _notes(step)
+                | _taken(line, step.action)
+            )
         # Later steps concern the units where the last ones were taken.
         taken |= {line.product_id: line for line in step.added}
         # Steps that moved no units do not count, because a second extension replaces the first.
@@ -128,26 +138,6 @@ def _with_first_references(rows: Iterable[Row]) -> Iterator[Row]:
         reference = row.get("reference")
         is_first = first.setdefault(reference, row) is row
         yield drop_none(row | {"firstReference": reference if is_first else None})
-
-
-def _rows_of_step(
-    order: OrderRecord,
-    number: int,
-    step: Step,
-    moved: Mapping[str, int],
-    taken: Mapping[str, OrderLine],
-) -> list[Row]:
-    """The rows of a step, given the units that it moved, and the line that says where they were taken, by product id."""
-    of_moved = (
-        _row(order, taken[product_id], number, step.at, moved[product_id])
-        | _of_step(step, product_id, moved[product_id])
-        for product_id in sorted(moved.keys() & taken.keys())
-    )
-    of_added = (
-        _row(order, line, number, step.at, line.quantity) | _notes(step) | _taken(line, step.action)
-        for line in step.added
-    )
-    return [*of_moved, *of_added]
 
 
 def _taken(line: OrderLine, action: str) -> Row:
@@ -189,13 +179,14 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
             "page": step.out_page,
             "version": step.out_version,
         }
-    is_back = step.action == OrderAction.RETURN
-    return row | {"delta": restocked, "onHandDelta": restocked if is_back else None}
+    return row | {
+        "delta": restocked,
+        "onHandDelta": restocked if step.action == OrderAction.RETURN else None,
+    }
 
 
 def _notes(step: Step) -> Row:
-    notes = {name: note for name, note in step.notes.items() if name != SCANNED}
-    return notes | {"stepId": step.step_id}
+    return {n: note for n, note in step.notes.items() if n != SCANNED} | {"stepId": step.step_id}
 
 
 # ---------------------------------------------------------------------- writing
@@ -254,8 +245,11 @@ def note_late(store: Store, changed_at: datetime, now: datetime | None) -> None:
 
 def missing(store: Store) -> Rows:
     """The notes of changes that only a rebuild can record, as rows to delete."""
-    late = _partition(store, _LATE)
-    return {(_LATE, row["movementId"]): None for row in late if row["triedAt"] == _NEVER_AGAIN}
+    return {
+        (_LATE, row["movementId"]): None
+        for row in _partition(store, _LATE)
+        if row["triedAt"] == _NEVER_AGAIN
+    }
 
 
 def advance(store: Store, now: datetime) -> None:

@@ -85,10 +85,10 @@ def write_recent_changes(store: Store, before: RecentChanges, after: RecentChang
         ConditionFailedError: Another process was faster. The error contains the row as stored.
     """
     entries = [[*key, version, at] for key, (version, at) in after.entries.items()]
-    content = json.dumps([after.lost, entries], separators=(",", ":"))
-    row = {"_version": after.version, "content": zlib.compress(content.encode())}
-    condition = "attribute_not_exists(#page) OR #_version = :version"
-    write = assign(row).on(condition, version=before.version)
+    content = zlib.compress(json.dumps([after.lost, entries], separators=(",", ":")).encode())
+    write = assign({"_version": after.version, "content": content}).on(
+        "attribute_not_exists(#page) OR #_version = :version", version=before.version
+    )
     store.update(Table.ALLOTMENTS, _KEY, write, ReturnValuesOnConditionCheckFailure="ALL_OLD")
 
 
