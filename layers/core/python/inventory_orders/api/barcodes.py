@@ -35,9 +35,13 @@ def find_scanned(request: Request, caller: Caller) -> HttpAnswer:
     if not given.strip() or len(given) > _MOST_CHARACTERS:
         raise malformed("scan", f"send what was scanned, in 1 to {_MOST_CHARACTERS:,} characters")
     scan, (client, deadline) = read_scan(given), reading()
-    more = {"count": scan.count if scan.count > 1 else None, "elements": scan.elements or None}
-    found = next(_meanings(scan, caller, client, deadline))
-    return HttpAnswer(200, drop_none({**found, **scan.said, **more}))
+    found = {
+        **next(_meanings(scan, caller, client, deadline)),
+        **scan.said,
+        "count": scan.count if scan.count > 1 else None,
+        "elements": scan.elements or None,
+    }
+    return HttpAnswer(200, drop_none(found))
 
 
 def _meanings(
@@ -48,14 +52,17 @@ def _meanings(
     Raises:
         ProblemError: It means nothing else, or two products.
     """
-    listed = find_listed(scan, client, deadline)
+    listed = [
+        {"productId": row["productId"], "units": row["units"] * scan.count, "code": row["code"]}
+        for row in find_listed(scan, client, deadline)
+    ]
     if len(listed) > 1:
         raise ProblemError(
             *(409, "AMBIGUOUS_BARCODE"),
             "this is both an EAN-8 and a UPC-E, of different products; choose one",
-            {"products": [_of_listed(scan, row) for row in listed]},
+            {"products": listed},
         )
-    yield from (_of_listed(scan, row) for row in listed)
+    yield from listed
     for product_id in _ids(scan.text, "productId"):
         if client.ask(Store.get_product, deadline, product_id) is not None:
             yield {"productId": product_id, "units": 1}
@@ -72,14 +79,6 @@ def find_listed(scan: Scan, client: RetryingClient, deadline: Deadline) -> list[
     rows = [row for row in found if row]
     as_sent = [row for row in rows if row["code"] == scan.text]
     return as_sent or list({(row["productId"], row["units"]): row for row in rows}.values())
-
-
-def _of_listed(scan: Scan, row: Row) -> dict[str, Any]:
-    return {
-        "productId": row["productId"],
-        "units": row["units"] * scan.count,
-        "code": row["code"],
-    }
 
 
 def _orders(

@@ -156,14 +156,12 @@ class HttpAnswer:
 
     def for_gateway(self) -> dict[str, Any]:
         """Convert the answer to the format that API Gateway expects. Browsers must not keep what only the caller may see."""
-        headers = {"Cache-Control": "no-store", **self.headers}
-        if not self.document:
-            return {"statusCode": self.status, "headers": headers, "body": ""}
         kind = "application/json" if self.status < 400 else "application/problem+json"
+        of_body = {"Content-Type": kind} if self.document else {}
         return {
             "statusCode": self.status,
-            "headers": {**headers, "Content-Type": kind},
-            "body": json.dumps(self.document, default=to_json),
+            "headers": {"Cache-Control": "no-store", **self.headers, **of_body},
+            "body": json.dumps(self.document, default=to_json) if self.document else "",
         }
 
     @classmethod
@@ -197,15 +195,17 @@ class ProblemError(InventoryOrdersError):
         retry_after: int | None = None,
     ) -> None:
         super().__init__(f"{status} {code}")
-        document = {
-            "title": HTTPStatus(status).phrase,
-            "status": status,
-            "code": code,
-            "detail": detail,
-            **{name: value for name, value in (more or {}).items() if value},
-        }
-        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-        self.answer = HttpAnswer(status, document, headers)
+        self.answer = HttpAnswer(
+            status,
+            {
+                "title": HTTPStatus(status).phrase,
+                "status": status,
+                "code": code,
+                "detail": detail,
+                **{name: value for name, value in (more or {}).items() if value},
+            },
+            {} if retry_after is None else {"Retry-After": str(retry_after)},
+        )
 
 
 def malformed(field: str, detail: str) -> InvalidMessageError:

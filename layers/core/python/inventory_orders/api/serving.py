@@ -219,13 +219,11 @@ def serve(event: Mapping[str, Any], context: Any, routes: Mapping[str, Route]) -
     Raises:
         ConfigurationError: A setting is missing.
     """
-    request = Request(event, context)
     try:
-        answer = _answer(request, routes)
+        answer = _answer(Request(event, context), routes)
         logger.info("request answered", extra={"status": answer.status})
     except (ProblemError, OutcomeError) as error:
-        problem = error if isinstance(error, ProblemError) else problem_of(error)
-        answer = problem.answer
+        answer = (error if isinstance(error, ProblemError) else problem_of(error)).answer
         # The message for an invalid request quotes the body, so only the field is logged.
         fields = {n: v for n, v in answer.document.items() if n in ("status", "code", "field")}
         if answer.status >= 500:
@@ -336,8 +334,11 @@ def command_of(
     elsewhere = {"actor", *request.path, *in_query, *(["action"] if action else [])}
     action = action or action_in(body, function)
     fields = json_schema("commands")[function][action]["properties"].keys()
-    named = {name: request.id_of(name) for name in request.path}
-    command: dict[str, Any] = {**caller.names_in(fields), "action": action, **named}
+    command: dict[str, Any] = {
+        **caller.names_in(fields),
+        "action": action,
+        **{name: request.id_of(name) for name in request.path},
+    }
     command |= validated_part(body, function, action, fields - elsewhere, "the body")
     if "ifVersion" in fields and (given := request.headers.get("if-match", "*")) != "*":
         command["ifVersion"] = _version_in(given)

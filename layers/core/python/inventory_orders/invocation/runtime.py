@@ -124,8 +124,10 @@ class Process:
     @cached_property
     def operators_claim(self) -> tuple[str, str]:
         """Name and value of the claim that makes the bearer of a token an operator, both empty if there is no such claim."""
-        get = self._environment.get
-        return get("OPERATORS_CLAIM_NAME", ""), get("OPERATORS_CLAIM_VALUE", "")
+        return (
+            self._environment.get("OPERATORS_CLAIM_NAME", ""),
+            self._environment.get("OPERATORS_CLAIM_VALUE", ""),
+        )
 
     @cached_property
     def roles(self) -> Any:

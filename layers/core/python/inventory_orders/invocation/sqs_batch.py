@@ -177,8 +177,9 @@ class SqsBatch(Generic[T]):
         of_sequence: dict[str, int] = {}
         for message in (m for m, end in self.ends.items() if end is Outcome.RETURNED):
             delay = max(ceil(self.outcomes[message].retry_after), backoff(message.receive_count))
-            delay = min(LONGEST_DELAY_SECONDS, delay)
-            seconds[message] = of_sequence.setdefault(message.sequence, delay)
+            seconds[message] = of_sequence.setdefault(
+                message.sequence, min(LONGEST_DELAY_SECONDS, delay)
+            )
         used_up = {
             message: delay
             for message, delay in seconds.items()

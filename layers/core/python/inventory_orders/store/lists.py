@@ -187,8 +187,11 @@ def _entries(
     if after is not None:
         # An index does not sort entries with the same time, so these are read again.
         first, last = (max(first, after.at), last) if is_forward else (first, min(last, after.at))
-    read = partial(read_range, store, Table.ORDERS, index, is_forward=is_forward)
-    parts = [read(key, (first, last), size) for key in keys if first <= last]
+    parts = [
+        read_range(store, Table.ORDERS, index, key, (first, last), size, is_forward=is_forward)
+        for key in keys
+        if first <= last
+    ]
     heads = side_by_side(lambda part: [*islice(part, 1)], parts)
 
     def place_of(entry: Row) -> ListPosition:

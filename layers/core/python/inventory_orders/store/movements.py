@@ -342,15 +342,14 @@ def changes(
 def movements(store: Store, key: str, size: int, until: str = "~") -> Iterator[Row]:
     """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
     # Two more show where the last month that is needed ends.
-    listed = _newest(store, None, f"{_MONTHS}#{key}", size + 2, until)
-    shards = (row["movementId"] for row in listed)
+    months = _newest(store, None, f"{_MONTHS}#{key}", size + 2, until)
     return chain.from_iterable(
         merge(
-            *(_newest(store, None, f"{shard}#{key}", size, until) for shard in of_month),
+            *(_newest(store, None, f"{row['movementId']}#{key}", size, until) for row in of_month),
             key=itemgetter("movementId"),
             reverse=True,
         )
-        for _, of_month in groupby(shards, lambda shard: shard[:7])
+        for _, of_month in groupby(months, lambda row: row["movementId"][:7])
     )
 
 
