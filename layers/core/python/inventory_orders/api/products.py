@@ -159,9 +159,11 @@ def _read(
     """
     _, deadline = reading()
     found, remaining = _read_rows(client, ids, deadline)
-    levels = {key: StockLevel(row) for key, row in found.products.items() if row}
-    if runtime.process().shows_numbers:
-        levels = list_levels(client, found, deadline, on_hand=False)
+    levels = (
+        list_levels(client, found, deadline, on_hand=False)
+        if runtime.process().shows_numbers
+        else {key: StockLevel(row) for key, row in found.products.items() if row}
+    )
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})

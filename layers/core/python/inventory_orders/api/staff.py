@@ -59,8 +59,15 @@ def list_changes(request: Request, caller: Caller) -> HttpAnswer:
     if changed == {}:
         following = since  # which is later than the row's version if the read was stale
     orders, products = _seen_by(caller, changed or {})
-    found = {"orders": orders, "products": [*map(public_key, products)]}
-    return HttpAnswer(200, {**found, "isAll": changed is not None, "next": following})
+    return HttpAnswer(
+        200,
+        {
+            "orders": orders,
+            "products": [*map(public_key, products)],
+            "isAll": changed is not None,
+            "next": following,
+        },
+    )
 
 
 def _seen_by(caller: Caller, changed: Changed) -> Iterator[list[str]]:

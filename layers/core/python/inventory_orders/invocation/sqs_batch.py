@@ -126,7 +126,7 @@ class SqsBatch(Generic[T]):
         }
         self._end(ends)
         self.ends = {message: self.ends[message] for message in self._messages}
-        again = self._delay_returned(early) if Outcome.RETURNED in self.ends.values() else []
+        again = self._delay_returned(early)
         return {"batchItemFailures": [{"itemIdentifier": m.message_id} for m in again]}
 
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
@@ -134,8 +134,6 @@ class SqsBatch(Generic[T]):
         self.ends |= ends
         stopped = {m for m, end in self.ends.items() if end is Outcome.RETURNED}
         invalid = [m for m, end in ends.items() if end is Outcome.INVALID]
-        if not stopped and not invalid:
-            return
         unsent = self._send_dead_letters(invalid, stopped)
         for message in followers(self._messages, {*stopped, *unsent}.__contains__):
             # A message whose dead letter was already sent must not be delivered again.
@@ -226,8 +224,10 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         raise ValueError(f"eventSource is {record['eventSource'][:64]!a}")
     queue = record["eventSourceARN"].rsplit(":", 1)[-1]
     attributes = record.get("attributes") or {}
-    of_sender = record.get("messageAttributes", {})
-    of_copy = {name: str(value.get("stringValue") or "") for name, value in of_sender.items()}
+    of_copy = {
+        name: str(value.get("stringValue") or "")
+        for name, value in record.get("messageAttributes", {}).items()
+    }
     return Message(
         message_id=record["messageId"],
         receipt_handle=record["receiptHandle"],

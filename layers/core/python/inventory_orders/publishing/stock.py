@@ -92,8 +92,9 @@ class StockWatch:
             for product_id, level in list_levels(self._client, snapshot, deadline).items():
                 number, seen = StockPart.of(product_id), _as_published(level)
                 if level.may_be_torn and seen != parts[number].levels.get(product_id):
-                    exact = read_level(self._client, product_id, deadline, CommitStats())
-                    seen = _as_published(exact or level)
+                    seen = _as_published(
+                        read_level(self._client, product_id, deadline, CommitStats()) or level
+                    )
                 if seen != parts[number].levels.get(product_id):
                     changed[number][product_id] = seen
             if self._after is None or deadline.remaining() < _RESERVED_SECONDS:
