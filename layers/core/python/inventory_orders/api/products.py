@@ -55,6 +55,7 @@ from inventory_orders.lanes.levels import (
 )
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists, movements
+from inventory_orders.store.cancellations import require_product
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.rows import Row, drop_none
 from inventory_orders.store.tables import BY_COUNT, BY_LEVEL, BY_STOCKTAKE
@@ -76,10 +77,7 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
     process = runtime.process()
     client = process.engine.client if caller.customer is None else process.eventual_client
     levels, found, _ = _read([product_id], client)
-    if product_id in found.unreadable:
-        raise found.unreadable[product_id]
-    if product_id not in levels:
-        raise ProductNotFoundError(f"there is no product {in_words(product_id)}")
+    require_product(found.unreadable.get(product_id) or found.products[product_id], product_id)
     shown = shown_product(levels[product_id])
     # The row's version is not enough: each location has its own, and sales from lanes change none of them.
     etag = f'"{hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]}"'

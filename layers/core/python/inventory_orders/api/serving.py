@@ -126,9 +126,11 @@ class Caller:
 
     def names_in(self, fields: Collection[str]) -> dict[str, str]:
         """The fields of a command in which the service names the caller: `actor`, and `holder` if the caller names none."""
-        # The holder of a count may have fewer characters.
-        holder = re.sub("[^A-Za-z0-9._:-]", "-", self.name)[:_MAX_HOLDER]
-        names = {"actor": self.name, "holder": holder}
+        names = {
+            "actor": self.name,
+            # The holder of a count may have fewer characters.
+            "holder": re.sub("[^A-Za-z0-9._:-]", "-", self.name)[:_MAX_HOLDER],
+        }
         return {field: name for field, name in names.items() if name and field in fields}
 
     def works_at(self, location_id: str | None) -> bool:
@@ -165,8 +167,11 @@ def _staff_in(claims: Mapping[str, str], user_id: str, process: runtime.Process)
     if value and _says(claims.get(claim, ""), value):
         return Caller(None, name=name)
     held = claims.get(roles["claim"], "")
-    of_roles = (granted for role, granted in roles["grants"].items() if _says(held, role))
-    permissions = frozenset(chain.from_iterable(of_roles))
+    permissions = frozenset(
+        chain.from_iterable(
+            granted for role, granted in roles["grants"].items() if _says(held, role)
+        )
+    )
     if not permissions:
         return None
     named = roles.get("locationsClaim")

@@ -257,9 +257,8 @@ class SqsCalls:
 
 def _group_of(message: Message) -> dict[str, str]:
     """The parameters that keep a dead letter or a copy in the group of its message."""
-    if message.group is not None:
-        return {"MessageGroupId": message.group, "MessageDeduplicationId": message.message_id}
-    return {"MessageGroupId": message.group_id} if message.group_id else {}
+    once = {} if message.group is None else {"MessageDeduplicationId": message.message_id}
+    return {"MessageGroupId": message.group_id, **once} if message.group_id else {}
 
 
 def attributes(**texts: str) -> dict[str, dict[str, str]]:

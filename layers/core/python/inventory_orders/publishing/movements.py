@@ -84,8 +84,7 @@ class Recorder:
             return
         changed_at, now = datetime.fromtimestamp(seconds, UTC), self._client.clock.now()
         if is_lost or (now - changed_at).total_seconds() > movements.LATE_SECONDS:
-            tried_at = None if is_lost else now
-            self._client.ask(movements.note_late, deadline, changed_at, tried_at)
+            self._client.ask(movements.note_late, deadline, changed_at, None if is_lost else now)
 
 
 def unread_streams(

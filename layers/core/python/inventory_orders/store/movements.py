@@ -271,8 +271,7 @@ def advance(store: Store, now: datetime) -> None:
 
 def complete_until(store: Store) -> str | None:
     """The time up to which all movements are recorded; None if this is not known yet."""
-    found = _partition(store, _PROGRESS)
-    return found[0]["completeUntil"] if found else None
+    return next((row["completeUntil"] for row in _partition(store, _PROGRESS)), None)
 
 
 def _partition(store: Store, stock_month: str) -> list[Row]:
