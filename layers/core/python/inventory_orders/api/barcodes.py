@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import Any
 
 from inventory_orders.api.orders import sees
@@ -92,12 +91,12 @@ def _orders(
 
     for order_id in filter(seen, _ids(scan.text, "orderId")):
         yield {"orderIds": [order_id]}
-    references = chain.from_iterable(_ids(each, "note") for each in (scan.text, scan.sscc))
-    for reference in references if runtime.process().has_movements else ():
-        wanted = lists.OrderFilter(reference=reference)
-        found, _ = client.ask(movements.list_orders, deadline, wanted, _MOST_ORDERS, None)
-        if order_ids := [each.id for each in found if seen(each.id)]:
-            yield {"reference": reference, "orderIds": order_ids}
+    for text in (scan.text, scan.sscc) if runtime.process().has_movements else ():
+        for reference in _ids(text, "note"):
+            wanted = lists.OrderFilter(reference=reference)
+            found, _ = client.ask(movements.list_orders, deadline, wanted, _MOST_ORDERS, None)
+            if order_ids := [each.id for each in found if seen(each.id)]:
+                yield {"reference": reference, "orderIds": order_ids}
 
 
 def _ids(text: str, kind: str) -> Iterator[str]:

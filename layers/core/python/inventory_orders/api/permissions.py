@@ -1,15 +1,11 @@
 """The permission that each route of the HTTP API requires, and the routes that customers need none for."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
 EVERY_PERMISSION = "*"
 
 ANY_PERMISSION = "any"
 """Stands for a route that is open to operators and to all staff, whatever their permissions."""
 
-PERMISSIONS: Mapping[str, str] = {
+PERMISSIONS = {
     "GET /about": ANY_PERMISSION,
     "GET /today": "orders.read",
     "GET /changes": ANY_PERMISSION,

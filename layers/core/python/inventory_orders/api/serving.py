@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from inventory_orders.api.permissions import (
@@ -167,10 +166,8 @@ def _staff_in(claims: Mapping[str, str], user_id: str, process: runtime.Process)
     if value and _says(claims.get(claim, ""), value):
         return Caller(None, name=name)
     held = claims.get(roles["claim"], "")
-    permissions = frozenset(
-        chain.from_iterable(
-            granted for role, granted in roles["grants"].items() if _says(held, role)
-        )
+    permissions = frozenset[str]().union(
+        *(granted for role, granted in roles["grants"].items() if _says(held, role))
     )
     if not permissions:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from inventory_orders.api.requests import HttpAnswer, Request, reading
 from inventory_orders.api.serving import Caller
@@ -40,7 +39,7 @@ def get_today(_: Request, caller: Caller) -> HttpAnswer:
     """
     caller.check_works_at(None)
     client, deadline = reading()
-    at, counts = client.ask(read_swept, deadline, [TODAY]).get(TODAY, (None, dict[str, Any]()))
+    at, counts = client.ask(read_swept, deadline, [TODAY]).get(TODAY, (None, {}))
     return HttpAnswer(200, {"asOf": at, **counts})
 
 

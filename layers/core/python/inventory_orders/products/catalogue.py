@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
@@ -34,6 +34,7 @@ from inventory_orders.domain.product import (
     with_limit,
 )
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.engine.retrying_client import (
@@ -78,9 +79,6 @@ from inventory_orders.store.writes import (
     record_action,
     word_actions,
 )
-
-if TYPE_CHECKING:
-    from inventory_orders.engine.loop import Engine
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),

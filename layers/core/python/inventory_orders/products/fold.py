@@ -6,7 +6,6 @@ requests. The updates of rows are relative and conditioned on the generation, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inventory_orders.clock import Deadline, timestamp
@@ -118,7 +117,7 @@ class _PageFold:
         standing = {lot.product_id: lot for lot in sorted(lots)}
         return dict(list(standing.items())[: self.most])
 
-    def _learn(self, cancelled: TransactionCancelledError, rows: Mapping[str, Generation]) -> None:
+    def _learn(self, cancelled: TransactionCancelledError, rows: dict[str, Generation]) -> None:
         """Learn from the items that a cancelled transaction returned.
 
         Raises:

@@ -22,7 +22,6 @@ from inventory_orders.store.recent_changes import (
     recent_changes_in,
     write_recent_changes,
 )
-from inventory_orders.store.rows import Row
 from inventory_orders.store.tables import KEYS, STREAM_BATCH, Table
 
 _TRIES = 3
@@ -77,7 +76,7 @@ class Noter:
 def _changed(record: Any) -> Changed:
     """List what a change to a row concerns: its order or product, and the products whose units an order moved on pages."""
     table, before, after = rows_in(record)
-    row: Row = after or before or {}
+    row = after or before or {}
     key = row[KEYS[table][0]]
     if table is Table.PRODUCTS:
         return {(table.value, key): [location_of(key)]}

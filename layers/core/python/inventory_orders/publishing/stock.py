@@ -7,7 +7,6 @@ or a second sweep may publish an event twice with the same id, but loses none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 
 from inventory_orders.clock import Deadline, timestamp
@@ -78,7 +77,7 @@ class StockWatch:
         return published
 
     def _find_changes(
-        self, parts: Mapping[int, StockPart], deadline: Deadline
+        self, parts: dict[int, StockPart], deadline: Deadline
     ) -> dict[int, dict[str, Level]]:
         """Find the levels that differ from the published ones. Returns them by part number and product id."""
         changed: dict[int, dict[str, Level]] = defaultdict(dict)

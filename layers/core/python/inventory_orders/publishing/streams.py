@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from inventory_orders.domain.events import Event, order_events, product_events
 from inventory_orders.errors import UnpublishableError, UnsupportedEventError
@@ -12,7 +11,7 @@ from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import KEYS, Table
 
 
-def records_of(event: object) -> list[Any]:
+def records_of(event: object) -> list[object]:
     """List the records of a batch of changes.
 
     Raises:

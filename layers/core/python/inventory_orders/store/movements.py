@@ -11,7 +11,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
-from operator import itemgetter
 from typing import Any
 
 from inventory_orders.clock import timestamp
@@ -345,7 +344,7 @@ def movements(store: Store, key: str, size: int, until: str = "~") -> Iterator[R
     return chain.from_iterable(
         merge(
             *(_newest(store, None, f"{row['movementId']}#{key}", size, until) for row in of_month),
-            key=itemgetter("movementId"),
+            key=lambda row: row["movementId"],
             reverse=True,
         )
         for _, of_month in groupby(months, lambda row: row["movementId"][:7])
