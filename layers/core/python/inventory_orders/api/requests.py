@@ -217,9 +217,7 @@ def problem_of(error: OutcomeError) -> ProblemError:
     """Convert an error into the answer to the request that raised it."""
     outcome = outcome_of(error)
     code, detail = outcome.cause, outcome.detail
-    product = {**error.facts}
-    earlier = product.pop("earlierStep", None)
-    more = {"field": outcome.field_path, "earlierStep": earlier, "product": product}
+    more = {"field": outcome.field_path, "product": error.facts}
     match outcome.kind:
         case Outcome.INVALID if code.endswith("ID_REUSED"):
             return ProblemError(409, code, detail)

@@ -225,15 +225,22 @@ def read_range(
         is_forward: Whether the oldest rows come first.
     """
     names = KEYS[table] if index is None else index.keys
-    condition = f"#{names[0]} = :key AND #{names[1]} BETWEEN :first AND :last"
-    values = {"key": key, "first": times[0], "last": times[1]}
-    order: dict[str, Any] = {"Limit": size, "ScanIndexForward": is_forward}
-    order |= {} if index is None else {"IndexName": index.name}
+    order: dict[str, Any] = {
+        "Limit": size,
+        "ScanIndexForward": is_forward,
+        **({} if index is None else {"IndexName": index.name}),
+    }
 
     def rows() -> Iterator[Row]:
         page: Any = {"LastEvaluatedKey": None}
         while "LastEvaluatedKey" in page:
-            page = store.query(table, condition, values, page["LastEvaluatedKey"], **order)
+            page = store.query(
+                table,
+                f"#{names[0]} = :key AND #{names[1]} BETWEEN :first AND :last",
+                {"key": key, "first": times[0], "last": times[1]},
+                page["LastEvaluatedKey"],
+                **order,
+            )
             yield from map(decode, page["Items"])
             order["Limit"] *= 2
 
