@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
@@ -16,7 +17,6 @@ from inventory_orders.engine.retrying_client import (
     read_orders,
 )
 from inventory_orders.lanes.levels import mark_shippable, sweep_levels
-from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import OrderFilter, list_orders, list_transfers
 from inventory_orders.store.rows import key_item, order_row
 from inventory_orders.store.sweep_rows import TODAY, write_swept
@@ -54,7 +54,9 @@ def _end_transfers(client: RetryingClient, deadline: Deadline) -> None:
             # Departures come first: if this is interrupted, what is left must not hide a later departure.
             for step in sorted(steps, key=lambda step: step["delta"]):
                 key = key_item(AdjustmentKey(step["productId"], step["adjustmentId"]))
-                client.ask(Store.update, deadline, Table.STOCK_ADJUSTMENTS, key, unlisted)
+                client.call(
+                    partial(client.store.update, Table.STOCK_ADJUSTMENTS, key, unlisted), deadline
+                )
 
 
 def _count_orders(client: RetryingClient, deadline: Deadline) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
 from math import ceil
+from operator import or_
 from typing import Any
 
 from inventory_orders.api.requests import (
@@ -448,7 +449,7 @@ def _check_goes_with(name: str, given: Set[str]) -> None:
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
     """Count how many orders fit on a page with at most `_MOST_PRODUCTS` different products. The first one always fits."""
-    so_far = accumulate(({line.key for line in order.lines} for order in orders), set.union)
+    so_far = accumulate(({line.key for line in order.lines} for order in orders), or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))
 
 

@@ -356,8 +356,11 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     until = client.ask(movements.complete_until, deadline) if recorded else None
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        rows, last = client.ask(
-            *(movements.list_history, deadline, key, limit, after), has_movements=recorded, **times
+        rows, last = client.call(
+            lambda: movements.list_history(
+                client.store, key, limit, after, has_movements=recorded, **times
+            ),
+            deadline,
         )
         if not (rows or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")

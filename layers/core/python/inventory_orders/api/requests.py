@@ -213,6 +213,9 @@ def malformed(field: str, detail: str) -> InvalidMessageError:
     return InvalidMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
+_CAUSES = {LeaseHeldError.code: "a product is being counted"}
+
+
 def problem_of(error: OutcomeError) -> ProblemError:
     """Convert an error into the answer to the request that raised it."""
     outcome = outcome_of(error)
@@ -234,11 +237,7 @@ def problem_of(error: OutcomeError) -> ProblemError:
             )
         case Outcome.RETURNED:
             # Callers do not need to see DynamoDB's messages.
-            why = (
-                "a product is being counted"
-                if code == LeaseHeldError.code
-                else "the service could not answer in time"
-            )
+            why = _CAUSES.get(code, "the service could not answer in time")
             seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same request again", more, seconds)
         case Outcome.UNAVAILABLE:

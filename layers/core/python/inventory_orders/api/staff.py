@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from inventory_orders.api.requests import HttpAnswer, Request, reading
 from inventory_orders.api.serving import Caller
@@ -39,7 +40,7 @@ def get_today(_: Request, caller: Caller) -> HttpAnswer:
     """
     caller.check_works_at(None)
     client, deadline = reading()
-    at, counts = client.ask(read_swept, deadline, [TODAY]).get(TODAY, (None, {}))
+    at, counts = client.ask(read_swept, deadline, [TODAY]).get(TODAY, (None, dict[str, Any]()))
     return HttpAnswer(200, {"asOf": at, **counts})
 
 

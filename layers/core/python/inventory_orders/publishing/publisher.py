@@ -240,10 +240,11 @@ class Publisher:
             is_all, works = self._publish_first(unsent, deadline, report)
             fruitless = 0 if works else fruitless + 1
             failures = 0 if is_all else failures + 1
-            pause = self.policy.backoff(failures) if failures else 0.0
-            if fruitless == MAX_FRUITLESS_ROUNDS or pause >= deadline.remaining():
-                break
-            self.clock.sleep(pause)
+            if failures:
+                pause = self.policy.backoff(failures)
+                if fruitless == MAX_FRUITLESS_ROUNDS or pause >= deadline.remaining():
+                    break
+                self.clock.sleep(pause)
         report.left = sum(map(len, unsent.values()))
         return report
 
