@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +89,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
             "manage_products",
             _ROUTES,
             lambda command, deadline: _COMMANDS[command["action"]](
-                command, deadline, replace(products, actor=command.get("actor"))
+                command, deadline, products.of(command.get("actor"))
             ),
         )
         emit_stats(products.stats)

@@ -126,7 +126,7 @@ class SqsBatch(Generic[T]):
         }
         self._end(ends)
         self.ends = {message: self.ends[message] for message in self._messages}
-        again = self._delay_returned(early)
+        again = self._delay_returned(early) if Outcome.RETURNED in self.ends.values() else []
         return {"batchItemFailures": [{"itemIdentifier": m.message_id} for m in again]}
 
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
@@ -134,6 +134,8 @@ class SqsBatch(Generic[T]):
         self.ends |= ends
         stopped = {m for m, end in self.ends.items() if end is Outcome.RETURNED}
         invalid = [m for m, end in ends.items() if end is Outcome.INVALID]
+        if not stopped and not invalid:
+            return
         unsent = self._send_dead_letters(invalid, stopped)
         for message in followers(self._messages, {*stopped, *unsent}.__contains__):
             # A message whose dead letter was already sent must not be delivered again.

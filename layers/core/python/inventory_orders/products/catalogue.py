@@ -108,6 +108,10 @@ class ProductCatalogue:
     stats: CommitStats = field(default_factory=CommitStats)
     actor: str | None = None
 
+    def of(self, actor: str | None) -> ProductCatalogue:
+        """Return the same catalogue for commands of another actor, with the same stats."""
+        return replace(self, actor=actor)
+
     def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product with strong consistency.
 
