@@ -165,8 +165,10 @@ class Process:
     @cached_property
     def stream_mappings(self) -> Mapping[str, Sequence[str]]:
         """UUIDs of the event source mappings that read the tables' streams, by what happens to the changes; empty if nothing does."""
-        variables = {"published": "STREAM_MAPPINGS", "noted for the desk": "CHANGE_MAPPINGS"}
-        return {what: self._environment.get(name, "").split() for what, name in variables.items()}
+        return {
+            "published": self._environment.get("STREAM_MAPPINGS", "").split(),
+            "noted for the desk": self._environment.get("CHANGE_MAPPINGS", "").split(),
+        }
 
     @cached_property
     def movement_mapping(self) -> list[str]:

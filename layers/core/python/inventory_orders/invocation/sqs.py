@@ -205,11 +205,11 @@ class SqsCalls:
     def send_one(
         self,
         body: str,
-        attributes: Mapping[str, Mapping[str, str]] | None = None,
+        attributes: Mapping[str, Mapping[str, str]],
         group: str | None = None,
     ) -> bool:
         """Send one message to the queue. Returns False if SQS did not confirm it; the message may have been sent even then."""
-        message = {"MessageBody": body, "MessageAttributes": attributes or {}}
+        message = {"MessageBody": body, "MessageAttributes": attributes}
         of_group = {} if group is None else {"MessageGroupId": group}
         return self._call("send_message", self.queue.url, **message, **of_group) is not None
 

@@ -286,13 +286,11 @@ class Publisher:
         for call in calls_of([head for head in heads if isinstance(head, BusEntry)]):
             if deadline.remaining() <= 0:
                 break
-            answers = self.bus.put(call)
-            now = self.clock.now()
-            for entry, refusal in zip(call, answers, strict=True):
+            for entry, refusal in zip(call, self.bus.put(call), strict=True):
                 if refusal is None:
                     taken.append(entry.event)
                     report.published.append(entry.event.id)
-                    report.delays += _delay(entry.event, now)
+                    report.delays += _delay(entry.event, self.clock.now())
                 else:
                     refused[entry] = refusal
         return taken, refused

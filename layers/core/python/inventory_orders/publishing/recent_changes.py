@@ -85,6 +85,8 @@ def _changed(record: Any) -> Changed:
     supplied_from = row.get("suppliedFrom", [DEFAULT_LOCATION]) if has_units else []
     changed: dict[tuple[str, str], Sequence[str]] = {(table.value, key): supplied_from}
     with suppress(UnpublishableError):
-        moved = movements.moved_on_pages(before, after)
-        changed |= {(Table.PRODUCTS.value, each): [location_of(each)] for each in moved}
+        changed |= {
+            (Table.PRODUCTS.value, each): [location_of(each)]
+            for each in movements.moved_on_pages(before, after)
+        }
     return changed
