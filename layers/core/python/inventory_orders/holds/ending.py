@@ -116,12 +116,12 @@ class EndingHolds(SweepReport):
         return due
 
     def _send(self, due: Sequence[DueHold]) -> None:
-        def send_some(some: Sequence[DueHold]) -> set[int] | None:
-            return self.send(some) if self.deadline.remaining() > 0 else None
-
         now = self.client.clock.now().timestamp()
         chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
-        for chunk, taken in zip(chunks, self.client.side_by_side(send_some, chunks), strict=True):
+        sent = self.client.side_by_side(
+            lambda some: self.send(some) if self.deadline.remaining() > 0 else None, chunks
+        )
+        for chunk, taken in zip(chunks, sent, strict=True):
             if taken is None:
                 self.unfinished = "no time was left to send all holds"
                 continue

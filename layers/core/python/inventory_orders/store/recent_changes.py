@@ -66,8 +66,9 @@ def recent_changes_in(item: Item | None) -> RecentChanges:
         if not item or "content" not in item:
             return RecentChanges(version, version)
         lost, entries = json.loads(zlib.decompress(bytes(item["content"]["B"])))
-        listed = {(table, key): (number, at) for table, key, number, at in entries}
-        return RecentChanges(version, lost, listed)
+        return RecentChanges(
+            version, lost, {(table, key): (n, at) for table, key, n, at in entries}
+        )
     except (KeyError, TypeError, ValueError, zlib.error):
         return RecentChanges()
 
