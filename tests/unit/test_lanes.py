@@ -113,6 +113,31 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     }
 
 
+def test_products_reach_only_low_lanes_once_it_is_known_that_few_are_in_use(shop):
+    """A recall reads and checks a page of each lane within reach."""
+    shop.list_all("p", "r")
+    shop.list("q", 1_000_000)
+    workers = [shop.owner(lanes=60) for _ in range(3)]
+
+    def reach_of(product_id, worker):
+        worker.client.rivals.observe(product_id)
+        assert shop.outcomes(worker, shop.new_order(product_id)) == [APPLIED]
+        assert shop.source(f"o{shop.orders}") == worker.source.lane.number
+        return max(shop.product(product_id).lent_to)
+
+    assert max(worker.source.lane.number for worker in workers) <= 20
+    assert reach_of("p", workers[0]) == 60
+    shop.clock.sleep(10.1)
+    assert reach_of("q", workers[0]) == 20
+    for lane in range(1, 21):
+        shop.occupy(lane, 60.0, str(lane))
+    late = shop.owner(lanes=60)
+    assert 20 < late.source.lane.number <= 40
+    assert reach_of("q", late) == 60, "otherwise its lane could not be filled"
+    shop.clock.sleep(10.1)
+    assert reach_of("r", workers[1]) == 40
+
+
 @pytest.mark.parametrize("is_crowded", [True, False])
 @pytest.mark.parametrize("in_lane", [0, 5])
 def test_a_lane_with_too_few_units_is_filled_and_an_empty_one_only_if_others_wait(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
@@ -34,6 +34,9 @@ before it extends the lease."""
 # Maximum number of products in published needs, because an item is limited to 400 KB, and the seconds after which needs end.
 _MOST_NEEDS, _NEEDS_SECONDS = 1_000, 5.0
 
+# From how many free lanes a process takes one, unless others take the same one; and the least number of lanes within reach.
+_FEW_LANES = 20
+
 # Maximum number of seconds between two looks at the leases.
 _LOOK_AROUND_SECONDS = 10.0
 _JITTER_SECONDS = 2.0
@@ -54,6 +57,7 @@ class OwnLane:
         last: As given.
         least: As given.
         in_use: How many lanes were in use when last counted, at least 1. The lane of a new process may be missing.
+        reach: The last lane that plentiful products should reach: the last one in use, rounded up so that it seldom changes.
         abandoned: Lanes whose leases have ended, and which may hold units.
     """
 
@@ -70,6 +74,7 @@ class OwnLane:
         self.last = last
         self.least = least
         self.in_use = 1
+        self.reach = last
         self.abandoned: set[int] = set()
         # Lanes with a page that DynamoDB does not write. For a while, this process does not fill them for others.
         self._refused = Recent(client.clock)
@@ -91,14 +96,21 @@ class OwnLane:
         if self._lease is not None and self._lease.ends_at <= soon:
             self._take_lane(self._lease.lane, deadline, stats)
         if self._lease is None and self.lanes and self._is_refresh_due():
-            for lane in self._free_lanes(deadline, stats)[: self._tries]:
+            for lane in islice(self._free_lanes(deadline, stats), self._tries):
                 if self._lease is None:
                     self._take_lane(lane, deadline, stats)
 
-    def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
-        """The lanes that no process uses, in random order so that two processes rarely take the same one."""
+    def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> Iterator[int]:
+        """The lanes that no process uses: one of the first few at random, and after each conflict, one of twice as many.
+
+        So two processes rarely take the same one, and few processes use low lanes. A recall reads and checks all up to the reach.
+        """
         taken = self.look_around(deadline, stats) | self._corrupt
-        return self._shuffled(lane for lane in self.lanes if lane not in taken)
+        free = [lane for lane in self.lanes if lane not in taken]
+        few = _FEW_LANES if self.lanes.start == 1 else len(free)
+        while free:
+            yield free.pop(int(min(few, len(free)) * self._client.policy.random()))
+            few *= 2
 
     def _shuffled(self, found: Iterable[T]) -> list[T]:
         return sorted(found, key=lambda _: self._client.policy.random())
@@ -137,6 +149,12 @@ class OwnLane:
         return live
 
     def _count(self, in_use: set[int]) -> None:
+        # At first, others that began together may not have taken their lanes yet.
+        if self._lease is not None and self._refreshed_at > float("-inf"):
+            self.reach = _FEW_LANES
+            while self.reach < max(in_use):
+                self.reach *= 2
+            self.reach = min(self.reach, self.last)
         # Processes that began together do not look together, so that one of them returns what others have left.
         ago = _JITTER_SECONDS * self._client.policy.random()
         self._refreshed_at = self._client.clock.monotonic() - ago

@@ -397,7 +397,7 @@ class Visit:
         if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
             return False
         held = self._allocation.entry(DEPOT, product_id)
-        if held.units < units or (held.units and not held.reach):
+        if held.units < units or (held.units and held.reach < (self._lane.number or 1)):
             return held.units < units or self._is_wide(held.units, units)
         return held.units < self._low_level(product_id) and not self._depot.drained.has(product_id)
 
@@ -443,7 +443,7 @@ class Visit:
             return None
         units = self._units_to_lend(row, low, all_lacks)
         need = self._need.get(product_id) or self._demand.last_quantity(product_id)
-        reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        reach = self._lane.reach if self._is_wide(units + stored, need) else DEPOT
         changes_nothing = not units and reach <= self._allocation.entry(DEPOT, product_id).reach
         return None if units < max(0, lacks - stored) or changes_nothing else (units, reach)
 
