@@ -78,7 +78,9 @@ class OwnLane:
         self.abandoned: set[int] = set()
         # Lanes with a page that DynamoDB does not write. For a while, this process does not fill them for others.
         self._refused = Recent(client.clock)
+        # The leases as last read, and the lanes whose leases had not ended.
         self._leases: list[LaneLease] = []
+        self._live: set[int] = set()
         self._ended: set[LaneLease] = set()
         self._tries, self._seconds = tries, seconds
         self._client = client
@@ -105,8 +107,8 @@ class OwnLane:
 
         So two processes rarely take the same one, and few processes use low lanes. A recall reads and checks all up to the reach.
         """
-        taken = self.look_around(deadline, stats) | self._corrupt
-        free = [lane for lane in self.lanes if lane not in taken]
+        self.look_around(deadline, stats)
+        free = [lane for lane in self.lanes if lane not in self._live | self._corrupt]
         few = _FEW_LANES if self.lanes.start == 1 else len(free)
         while free:
             yield free.pop(int(min(few, len(free)) * self._client.policy.random()))
@@ -131,22 +133,25 @@ class OwnLane:
             # Processes that began together have taken their lanes by now, so the next visit counts them again.
             self._refreshed_at = float("-inf")
 
-    def look_around(self, deadline: Deadline, stats: CommitStats) -> set[int]:
-        """Read all leases, and count the lanes in use unless that was done recently. Returns these lanes."""
+    def look_around(
+        self, deadline: Deadline, stats: CommitStats, *, is_needed: bool = False
+    ) -> None:
+        """Read all leases, and count the lanes in use, unless that was done recently. If it is needed, read them in any case."""
+        is_due = self._is_refresh_due()
+        if not self.lanes or not (is_due or is_needed):
+            return
         lanes = range(1, self.last + 1)
-        leases = self._client.call(
+        self._leases = self._client.call(
             lambda: read_lane_leases(self._client.store, lanes), deadline, stats
         )
         now = self._client.clock.now().timestamp()
-        live = {lease.lane for lease in leases if lease.ends_at > now}
-        ended = {lease for lease in leases if lease.lane not in live}
-        self._leases = leases
+        self._live = {lease.lane for lease in self._leases if lease.ends_at > now}
+        ended = {lease for lease in self._leases if lease.lane not in self._live}
         new = {lease.lane for lease in ended - self._ended}
-        self.abandoned, self._ended = self.abandoned - live | new, ended
+        self.abandoned, self._ended = self.abandoned - self._live | new, ended
         # Shares that shrink with each process that joins would sell too much at the depot.
-        if self._is_refresh_due():
-            self._count(live | ({self._lease.lane} if self._lease else set()))
-        return live
+        if is_due:
+            self._count(self._live | ({self._lease.lane} if self._lease else set()))
 
     def _count(self, in_use: set[int]) -> None:
         # At first, others that began together may not have taken their lanes yet.
@@ -165,11 +170,6 @@ class OwnLane:
     def _is_refresh_due(self) -> bool:
         longest = min(_LOOK_AROUND_SECONDS, self._seconds)
         return self._client.clock.monotonic() - self._refreshed_at > longest
-
-    def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
-        """Count the lanes in use, and find abandoned ones, unless that was done recently."""
-        if self.lanes and self._is_refresh_due():
-            self.look_around(deadline, stats)
 
     @property
     def waiting(self) -> list[LaneLease]:
