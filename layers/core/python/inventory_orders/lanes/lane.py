@@ -151,9 +151,10 @@ class OwnLane:
         self.abandoned, self._ended = self.abandoned - self._live | new, ended
         # Shares that shrink with each process that joins would sell too much at the depot.
         if is_due:
-            self._count(self._live | ({self._lease.lane} if self._lease else set()))
+            self._count()
 
-    def _count(self, in_use: set[int]) -> None:
+    def _count(self) -> None:
+        in_use = self._live | ({self._lease.lane} if self._lease else set())
         # At first, others that began together may not have taken their lanes yet.
         if self._lease is not None and self._refreshed_at > float("-inf"):
             self.reach = _FEW_LANES

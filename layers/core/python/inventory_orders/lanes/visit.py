@@ -95,13 +95,16 @@ class LaneSupply(Supply):
         drafts += pack(rest, self, limits)
         transactions = write_down(drafts, self)
         if self.release is not None:
-            # The moves are in the first transaction.
-            needed = (any(map(self._needs_depot, draft.decisions)) for draft in drafts)
-            last = max((number for number, is_needed in enumerate(needed) if is_needed), default=0)
+            last = self._last_with_depot(drafts)
             if drafts[last].actions < limits.actions:
                 transactions[last] = replace(transactions[last], release=self.release)
         chain = tuple((transaction,) for transaction in transactions)
         return (chain,) if chain else ()
+
+    def _last_with_depot(self, drafts: Sequence[Draft]) -> int:
+        """The number of the last draft that needs the depot, or of the first draft, because of its moves."""
+        needed = (any(map(self._needs_depot, draft.decisions)) for draft in drafts)
+        return max((number for number, is_needed in enumerate(needed) if is_needed), default=0)
 
     def _depot_first(self, decisions: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
         """Split decisions into those that need the depot, with all that must come before them, and the rest."""
@@ -527,14 +530,17 @@ class Visit:
         for key in self._lane.keys:
             if key.number not in self._corrupt:
                 sources |= self._share_out_page(key, self._need, {})
-        # The units that this visit sells at the depot stay there.
+        self._fill_others(sources)
+        return sources
+
+    def _fill_others(self, sources: Mapping[str, PageKey]) -> None:
+        """Fill the lanes whose owners wait. The units that this visit sells at the depot stay there."""
         sold = {p: self._need[p] for p, source in sources.items() if source.lane == DEPOT}
         for lease in self._waiting:
             for key in _pages_of(lease.lane):
                 # An unreadable page of the depot counts as empty.
                 if len(self._allocation.touched) < _MOST_PLACES:
                     self._share_out_page(key, lease.needs.units, sold)
-        return sources
 
     def _share_out_page(
         self, key: PageKey, needs: Mapping[str, int], sold: Mapping[str, int]
