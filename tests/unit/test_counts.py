@@ -247,6 +247,9 @@ def test_a_stocktake_lists_its_counts_and_no_others(shop):
     shown = [(one["productId"], one["counted"], one["delta"], one["actor"]) for one in found]
     assert shown == [("mug", 5, 0, "ben"), ("tea", 18, -2, "ann")]
     assert {"stocktake"}.isdisjoint(found[0])
+    for location_id, there in (("", 2), (BERLIN, 0)):
+        at_one = {"reference": "winter 26", "locationId": location_id}
+        assert len(api("GET", "/counts", query=at_one).document["counts"]) == there
     rows = shop.items(Table.STOCK_ADJUSTMENTS).values()
     assert sum("stocktake" in row for row in rows) == 3
     for no_note in ("", "x" * 129):

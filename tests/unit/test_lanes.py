@@ -113,6 +113,31 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     }
 
 
+def test_products_reach_only_low_lanes_once_it_is_known_that_few_are_in_use(shop):
+    """A recall reads and checks a page of each lane within reach."""
+    shop.list_all("p", "r")
+    shop.list("q", 1_000_000)
+    workers = [shop.owner(lanes=60) for _ in range(3)]
+
+    def reach_of(product_id, worker):
+        worker.client.rivals.observe(product_id)
+        assert shop.outcomes(worker, shop.new_order(product_id)) == [APPLIED]
+        assert shop.source(f"o{shop.orders}") == worker.source.lane.number
+        return max(shop.product(product_id).lent_to)
+
+    assert max(worker.source.lane.number for worker in workers) <= 20
+    assert reach_of("p", workers[0]) == 60
+    shop.clock.sleep(10.1)
+    assert reach_of("q", workers[0]) == 20
+    for lane in range(1, 21):
+        shop.occupy(lane, 60.0, str(lane))
+    late = shop.owner(lanes=60)
+    assert 20 < late.source.lane.number <= 40
+    assert reach_of("q", late) == 60, "otherwise its lane could not be filled"
+    shop.clock.sleep(10.1)
+    assert reach_of("r", workers[1]) == 40
+
+
 @pytest.mark.parametrize("is_crowded", [True, False])
 @pytest.mark.parametrize("in_lane", [0, 5])
 def test_a_lane_with_too_few_units_is_filled_and_an_empty_one_only_if_others_wait(
@@ -232,7 +257,7 @@ def test_unreadable_needs_count_as_none_and_their_lease_stays_valid(shop, broken
     shop.edit(Table.ALLOTMENTS, f"{lane}/lease", needs=broken)
     visits(shop, visitor)
     assert lane not in shop.held("p")
-    assert lane in visitor.source.lane.look_around(shop.soon(), CommitStats())
+    assert shop.owner().source.lane.number is None, "both lanes are in use"
 
 
 def test_a_page_of_another_lane_that_cannot_be_read_costs_its_owner_only(shop):
@@ -313,7 +338,7 @@ def test_a_visitor_fills_as_many_lanes_as_fit_into_its_transaction(shop):
     assert len({PageKey.of(DEPOT, p) for p in products}) == PAGES
     shop.list_all(*products)
     visitor, *owners = (shop.owner(lanes=21) for _ in range(21))
-    visitor.source.lane.look_around(shop.soon(), CommitStats())
+    visitor.source.lane.look_around(shop.soon(), CommitStats(), is_needed=True)
     for owner in owners:
         waits(shop, owner, **dict.fromkeys(products, 1))
     visitor.source.depot.line.observe(1.0)
@@ -345,7 +370,7 @@ def test_units_that_a_visitor_sells_at_the_depot_do_not_fill_the_lanes_of_others
     shop.list("p", 100, low_stock_threshold=19)
     visitor, *owners = (shop.owner(lanes=12) for _ in range(11))
     shop.lend("p", {}, depot=80, reach=12)
-    visitor.source.lane.look_around(shop.soon(), CommitStats())
+    visitor.source.lane.look_around(shop.soon(), CommitStats(), is_needed=True)
     for owner in owners:
         waits(shop, owner, p=1)
     visitor.source.depot.line.observe(1.0)
@@ -390,7 +415,7 @@ def test_lanes_in_use_are_not_counted_at_every_visit(shop):
     visits(shop, visitor)
     assert visitor.source.lane.in_use == counted == 1
     shop.clock.sleep(11)
-    visitor.source.lane.count_in_use(shop.soon(), CommitStats())
+    visitor.source.lane.look_around(shop.soon(), CommitStats(), is_needed=True)
     assert visitor.source.lane.in_use == 2
 
 

@@ -200,7 +200,7 @@ class LaneShop(Shop):
         """Create a seller that has leased a lane, if one is free, counted the others, and read its pages."""
         worker = self.seller(lanes, off)
         worker.source.lane.take(self.soon(), CommitStats())
-        worker.source.lane.count_in_use(self.soon(), CommitStats())
+        worker.source.lane.look_around(self.soon(), CommitStats())
         self.quiet.add("warm-up")
         if not self.item(Table.PRODUCTS, "warm-up"):
             self.list("warm-up")

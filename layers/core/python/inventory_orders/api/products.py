@@ -393,12 +393,12 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    query, limit = request.query, limit_of(request.query)
+    query, limit, location_id = request.query, limit_of(request.query), location_in(request.query)
     client, deadline = reading()
     index, key = (
         (BY_STOCKTAKE, checked_id("reference", query["reference"], "note").casefold())
         if "reference" in query
-        else (BY_COUNT, location_in(query) or DEFAULT_NAME)
+        else (BY_COUNT, location_id or DEFAULT_NAME)
     )
 
     def read_page(after: lists.ListPosition | None) -> Listed:
@@ -406,7 +406,8 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
         counts = [
             public_key(row["productId"]) | _shown_adjustment(row)
             for row in rows
-            if caller.works_at(location_of(row["productId"]))
+            if caller.works_at(place := location_of(row["productId"]))
+            and location_id in (None, place)
         ]
         return {"counts": counts}, last
 

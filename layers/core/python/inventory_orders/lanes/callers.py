@@ -116,7 +116,7 @@ class CallersSource(LaneSource):
         """Find the units of an order in the lane, or only in rows."""
         if not self._uses_lane:
             return Source().find(batch, commit)
-        self.lane.count_in_use(batch.deadline, batch.stats)
+        self.lane.look_around(batch.deadline, batch.stats)
         self._return_abandoned(batch)
         return super().find(batch, commit)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
@@ -34,6 +34,9 @@ before it extends the lease."""
 # Maximum number of products in published needs, because an item is limited to 400 KB, and the seconds after which needs end.
 _MOST_NEEDS, _NEEDS_SECONDS = 1_000, 5.0
 
+# From how many free lanes a process takes one, unless others take the same one; and the least number of lanes within reach.
+_FEW_LANES = 20
+
 # Maximum number of seconds between two looks at the leases.
 _LOOK_AROUND_SECONDS = 10.0
 _JITTER_SECONDS = 2.0
@@ -54,6 +57,7 @@ class OwnLane:
         last: As given.
         least: As given.
         in_use: How many lanes were in use when last counted, at least 1. The lane of a new process may be missing.
+        reach: The last lane that plentiful products should reach: the last one in use, rounded up so that it seldom changes.
         abandoned: Lanes whose leases have ended, and which may hold units.
     """
 
@@ -70,10 +74,13 @@ class OwnLane:
         self.last = last
         self.least = least
         self.in_use = 1
+        self.reach = last
         self.abandoned: set[int] = set()
         # Lanes with a page that DynamoDB does not write. For a while, this process does not fill them for others.
         self._refused = Recent(client.clock)
+        # The leases as last read, and the lanes whose leases had not ended.
         self._leases: list[LaneLease] = []
+        self._live: set[int] = set()
         self._ended: set[LaneLease] = set()
         self._tries, self._seconds = tries, seconds
         self._client = client
@@ -91,14 +98,21 @@ class OwnLane:
         if self._lease is not None and self._lease.ends_at <= soon:
             self._take_lane(self._lease.lane, deadline, stats)
         if self._lease is None and self.lanes and self._is_refresh_due():
-            for lane in self._free_lanes(deadline, stats)[: self._tries]:
+            for lane in islice(self._free_lanes(deadline, stats), self._tries):
                 if self._lease is None:
                     self._take_lane(lane, deadline, stats)
 
-    def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
-        """The lanes that no process uses, in random order so that two processes rarely take the same one."""
-        taken = self.look_around(deadline, stats) | self._corrupt
-        return self._shuffled(lane for lane in self.lanes if lane not in taken)
+    def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> Iterator[int]:
+        """The lanes that no process uses: one of the first few at random, and after each conflict, one of twice as many.
+
+        So two processes rarely take the same one, and few processes use low lanes. A recall reads and checks all up to the reach.
+        """
+        self.look_around(deadline, stats)
+        free = [lane for lane in self.lanes if lane not in self._live | self._corrupt]
+        few = _FEW_LANES if self.lanes.start == 1 else len(free)
+        while free:
+            yield free.pop(int(min(few, len(free)) * self._client.policy.random()))
+            few *= 2
 
     def _shuffled(self, found: Iterable[T]) -> list[T]:
         return sorted(found, key=lambda _: self._client.policy.random())
@@ -119,24 +133,34 @@ class OwnLane:
             # Processes that began together have taken their lanes by now, so the next visit counts them again.
             self._refreshed_at = float("-inf")
 
-    def look_around(self, deadline: Deadline, stats: CommitStats) -> set[int]:
-        """Read all leases, and count the lanes in use unless that was done recently. Returns these lanes."""
+    def look_around(
+        self, deadline: Deadline, stats: CommitStats, *, is_needed: bool = False
+    ) -> None:
+        """Read all leases, and count the lanes in use, unless that was done recently. If it is needed, read them in any case."""
+        is_due = self._is_refresh_due()
+        if not self.lanes or not (is_due or is_needed):
+            return
         lanes = range(1, self.last + 1)
-        leases = self._client.call(
+        self._leases = self._client.call(
             lambda: read_lane_leases(self._client.store, lanes), deadline, stats
         )
         now = self._client.clock.now().timestamp()
-        live = {lease.lane for lease in leases if lease.ends_at > now}
-        ended = {lease for lease in leases if lease.lane not in live}
-        self._leases = leases
+        self._live = {lease.lane for lease in self._leases if lease.ends_at > now}
+        ended = {lease for lease in self._leases if lease.lane not in self._live}
         new = {lease.lane for lease in ended - self._ended}
-        self.abandoned, self._ended = self.abandoned - live | new, ended
+        self.abandoned, self._ended = self.abandoned - self._live | new, ended
         # Shares that shrink with each process that joins would sell too much at the depot.
-        if self._is_refresh_due():
-            self._count(live | ({self._lease.lane} if self._lease else set()))
-        return live
+        if is_due:
+            self._count()
 
-    def _count(self, in_use: set[int]) -> None:
+    def _count(self) -> None:
+        in_use = self._live | ({self._lease.lane} if self._lease else set())
+        # At first, others that began together may not have taken their lanes yet.
+        if self._lease is not None and self._refreshed_at > float("-inf"):
+            self.reach = _FEW_LANES
+            while self.reach < max(in_use):
+                self.reach *= 2
+            self.reach = min(self.reach, self.last)
         # Processes that began together do not look together, so that one of them returns what others have left.
         ago = _JITTER_SECONDS * self._client.policy.random()
         self._refreshed_at = self._client.clock.monotonic() - ago
@@ -147,11 +171,6 @@ class OwnLane:
     def _is_refresh_due(self) -> bool:
         longest = min(_LOOK_AROUND_SECONDS, self._seconds)
         return self._client.clock.monotonic() - self._refreshed_at > longest
-
-    def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
-        """Count the lanes in use, and find abandoned ones, unless that was done recently."""
-        if self.lanes and self._is_refresh_due():
-            self.look_around(deadline, stats)
 
     @property
     def waiting(self) -> list[LaneLease]:

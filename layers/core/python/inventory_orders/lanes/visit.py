@@ -92,11 +92,12 @@ class LaneSupply(Supply):
             drafts = [Draft(places=set(moved), actions=len(moved), size=size)]
         reserved = int(self.release is not None)
         drafts = pack(first, self, replace(limits, actions=limits.actions - reserved), drafts)
-        last = self._last_with_depot(drafts)
         drafts += pack(rest, self, limits)
         transactions = write_down(drafts, self)
-        if self.release is not None and drafts[last].actions < limits.actions:
-            transactions[last] = replace(transactions[last], release=self.release)
+        if self.release is not None:
+            last = self._last_with_depot(drafts)
+            if drafts[last].actions < limits.actions:
+                transactions[last] = replace(transactions[last], release=self.release)
         chain = tuple((transaction,) for transaction in transactions)
         return (chain,) if chain else ()
 
@@ -151,8 +152,8 @@ class Visit:
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
-        # The lanes that this visit fills for others.
-        self._waiting: list[LaneLease] = []
+        # Whether this visit fills lanes for others, and which.
+        self._fills_others, self._waiting = False, list[LaneLease]()
         # The version of the lane for which the needs were published.
         self._published = -1
 
@@ -165,7 +166,7 @@ class Visit:
         depot, batch = self._depot, self._batch
         ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
         if not depot.combines:
-            self._lane.count_in_use(batch.deadline, batch.stats)
+            self._lane.look_around(batch.deadline, batch.stats)
         elif not depot.line.is_empty:
             self._publish()
         return depot.acquire(ends, batch.stats, batch.age, self._is_over) is not None
@@ -210,6 +211,7 @@ class Visit:
         """
         batch, lease = self._batch, self._depot.lease
         is_awaited = not self._depot.line.is_empty
+        self._fills_others = is_awaited and self._depot.combines
         if not self._read_and_lend(commit):
             return None
         if lent := self._lent_elsewhere() if recalls else set():
@@ -257,24 +259,17 @@ class Visit:
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         # A filled page is at most as large as the depot's.
         most = Limits().size // 2 // max(1, self._allocation.size(shelves))
-        waiting = self._lane.waiting if self._fills_others() else []
+        waiting = self._lane.waiting if self._fills_others else []
         self._read_rows(found, waiting[: min(most, _MOST_FILLED)])
         return True
 
-    def _fills_others(self) -> bool:
-        return self._depot.combines and not self._depot.line.is_empty
-
     def _look_and_read(self, keys: Sequence[Key]) -> Snapshot:
         """Read items and, at the same time, which lanes are in use and what their owners wait for."""
-        batch, found = self._batch, Snapshot()
-
-        def look() -> None:
-            if self._fills_others() and self._lane.lanes:
-                self._lane.look_around(batch.deadline, CommitStats())
-            else:
-                self._lane.count_in_use(batch.deadline, CommitStats())
-
-        reads: list[Callable[[], None]] = [look, lambda: found.add(self._read(keys))]
+        deadline, found = self._batch.deadline, Snapshot()
+        reads: list[Callable[[], None]] = [
+            lambda: self._lane.look_around(deadline, CommitStats(), is_needed=self._fills_others),
+            lambda: found.add(self._read(keys)),
+        ]
         self._depot.client.side_by_side(lambda read_one: read_one(), reads)
         return found
 
@@ -397,7 +392,7 @@ class Visit:
         if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
             return False
         held = self._allocation.entry(DEPOT, product_id)
-        if held.units < units or (held.units and not held.reach):
+        if held.units < units or (held.units and held.reach < (self._lane.number or 1)):
             return held.units < units or self._is_wide(held.units, units)
         return held.units < self._low_level(product_id) and not self._depot.drained.has(product_id)
 
@@ -443,7 +438,7 @@ class Visit:
             return None
         units = self._units_to_lend(row, low, all_lacks)
         need = self._need.get(product_id) or self._demand.last_quantity(product_id)
-        reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        reach = self._lane.reach if self._is_wide(units + stored, need) else DEPOT
         changes_nothing = not units and reach <= self._allocation.entry(DEPOT, product_id).reach
         return None if units < max(0, lacks - stored) or changes_nothing else (units, reach)
 
@@ -532,48 +527,42 @@ class Visit:
             sources = {
                 p: PageKey.of(DEPOT, p) for p in self._need if self._allocation.units(DEPOT, p)
             }
-        # Page by page, because a visit does this for every lent product, which takes most of its CPU time.
         for key in self._lane.keys:
             if key.number not in self._corrupt:
-                sources |= self._share_out_page(key)
+                sources |= self._share_out_page(key, self._need, {})
+        self._fill_others(sources)
+        return sources
+
+    def _fill_others(self, sources: Mapping[str, PageKey]) -> None:
+        """Fill the lanes whose owners wait. The units that this visit sells at the depot stay there."""
+        sold = {p: self._need[p] for p, source in sources.items() if source.lane == DEPOT}
         for lease in self._waiting:
             for key in _pages_of(lease.lane):
                 # An unreadable page of the depot counts as empty.
                 if len(self._allocation.touched) < _MOST_PLACES:
-                    self._fill_page(key, lease.needs.units, sources)
-        return sources
+                    self._share_out_page(key, lease.needs.units, sold)
 
-    def _fill_page(
-        self, key: PageKey, needs: Mapping[str, int], sources: Mapping[str, PageKey]
-    ) -> None:
-        """Fill one page of a lane whose owner waits. The units that this visit sells at the depot stay there."""
-        own, depot_key = self._allocation.entries(key), PageKey(DEPOT, key.number)
-        for product_id, there in [*self._allocation.entries(depot_key).items()]:
-            held = own.get(product_id, there)
-            if held.created_at == there.created_at:
-                have = self._allocation.units(key.lane, product_id)
-                target = self._target(product_id, key.lane, have, there, needs.get(product_id, 0))
-                is_sold_here = product_id in sources and sources[product_id].lane == DEPOT
-                spare = there.units - (self._need[product_id] if is_sold_here else 0)
-                if (units := min(target - have, spare)) > 0:
-                    self._allocation.fill(key.lane, product_id, units)
+    def _share_out_page(
+        self, key: PageKey, needs: Mapping[str, int], sold: Mapping[str, int]
+    ) -> dict[str, PageKey]:
+        """Move the units of one page of a lane. Returns the page that sells each product that its owner needs.
 
-    def _share_out_page(self, key: PageKey) -> dict[str, PageKey]:
-        """Move the units of one page of the lane. Returns the page that sells each needed product."""
+        A visit does this for every lent product, which takes most of its CPU time.
+        """
         lane, depot_key = key.lane, PageKey(DEPOT, key.number)
         own, shelf = self._allocation.entries(key), self._allocation.entries(depot_key)
-        mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
         sources = {}
-        for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
-            have = own.get(product_id, NO_UNITS).units
-            there = shelf.get(product_id, NO_UNITS)
-            need = self._need.get(product_id, 0)
-            target = self._target(product_id, lane, have, there, need)
-            if target > have:
-                self._allocation.fill(lane, product_id, min(target - have, there.units))
-            elif target < have:
+        for product_id in dict.fromkeys((*shelf, *own)):
+            held, there = own.get(product_id, NO_UNITS), shelf.get(product_id, NO_UNITS)
+            if len({held.created_at, there.created_at} - {""}) > 1:
+                continue
+            target = self._target(product_id, lane, held.units, there, needs.get(product_id, 0))
+            missing = min(target - held.units, there.units - sold.get(product_id, 0))
+            if missing > 0:
+                self._allocation.fill(lane, product_id, missing)
+            elif target < held.units and lane == self._lane.number:
                 self._allocation.give_back(lane, product_id)
-            if product_id in self._need:
+            if product_id in needs:
                 sources[product_id] = key if target else depot_key
         return sources
 
