@@ -277,10 +277,13 @@ def _answer_of(
             f"{_why(record, rejection)}. This is final: place another order under a new orderId",
             {"order": shown},
         ).answer
-    headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller, shown)}
     # An equal request may have come at the same time, so the row says which one placed the order.
     is_new = record.request_id == order.request_id and record.status == OrderStatus.PENDING
-    return HttpAnswer(201 if is_new else 200, shown, headers)
+    return HttpAnswer(
+        201 if is_new else 200,
+        shown,
+        {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller, shown)},
+    )
 
 
 _OTHER_REASON = CustomerWords("the order was rejected", "the order was rejected")

@@ -264,10 +264,6 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     # These are estimates, so they may be a moment old.
     client, locations = runtime.process().eventual_client, runtime.process().locations
 
-    def is_there(key: str) -> bool:
-        there = location_of(key)
-        return location_id in (None, there) and caller.works_at(there)
-
     def read_page(after: lists.ListPosition | None) -> Listed:
         found, last = _rows_to_list(query, limit, after, deadline)
         # Only the pages show which lane has how many units.
@@ -278,14 +274,20 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
             # The index may still show a product under its last status.
             if query.get("status", level.product.status) == level.product.status
             and (level.in_lanes or "inLanes" not in query)
-            and is_there(level.product.product_id)
+            and _is_at(location_id, level.product.product_id, caller)
         ]
-        unreadable = [in_words(key) for key in found.unreadable if is_there(key)]
+        unreadable = [in_words(k) for k in found.unreadable if _is_at(location_id, k, caller)]
         return {"products": shown, "unreadable": unreadable}, last
 
     # No user id begins with #.
     name = f"#STOCK {'inLanes' in query} {query.get('status', '')}"
     return answer_with_page(name, query, read_page, deadline)
+
+
+def _is_at(location_id: str | None, key: str, caller: Caller) -> bool:
+    """Whether a row is at the location that a query names, if it names one, and at one of the caller's."""
+    there = location_of(key)
+    return location_id in (None, there) and caller.works_at(there)
 
 
 def _rows_to_list(
@@ -406,8 +408,7 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
         counts = [
             public_key(row["productId"]) | _shown_adjustment(row)
             for row in rows
-            if caller.works_at(place := location_of(row["productId"]))
-            and location_id in (None, place)
+            if _is_at(location_id, row["productId"], caller)
         ]
         return {"counts": counts}, last
 

@@ -122,8 +122,10 @@ class SqsCalls:
             hidden: Which hidden messages to include: `NotVisible` for those that the function is processing or has returned,
                 `Delayed` for those that were sent with a delay.
         """
-        names = [f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)]
-        answer = self._call("get_queue_attributes", self.queue.url, AttributeNames=names)
+        answer = self._call(
+            *("get_queue_attributes", self.queue.url),
+            AttributeNames=[f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)],
+        )
         if answer is None:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())
@@ -196,11 +198,13 @@ class SqsCalls:
 
         If a call fails, its messages come back after the queue's visibility timeout.
         """
-        entries = {
-            m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
-            for m, delay in seconds.items()
-        }
-        self._call_for_each("change_message_visibility_batch", self.queue.url, entries)
+        self._call_for_each(
+            *("change_message_visibility_batch", self.queue.url),
+            {
+                m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
+                for m, delay in seconds.items()
+            },
+        )
 
     def send_one(
         self,

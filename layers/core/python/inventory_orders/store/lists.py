@@ -162,9 +162,8 @@ def list_orders(
     size = _FILTERED if wanted.is_sparse else limit // len(keys) + _SPARE
     # Before three quarters of what the first requests may read, hardly any key needs a second one.
     most = size * len(keys) * 3 // 4 if wanted.is_sparse else inf
-    entries = _entries(store, wanted, after, size, side_by_side)
     found, reached = list[ListPosition](), after
-    for number, (place, is_wanted) in enumerate(entries):
+    for number, (place, is_wanted) in enumerate(_entries(store, wanted, after, size, side_by_side)):
         if len(found) == limit or number >= most:
             return found, reached
         reached = place
