@@ -133,14 +133,14 @@ class Process:
         )
 
     @cached_property
-    def roles(self) -> Any:
+    def roles(self) -> Mapping[str, Any]:
         """The setting `roles`: the claims with a token's roles, locations and name, and the permissions of each role."""
-        return json.loads(self._environment.get("ROLES", '{"claim": "", "grants": {}}'))
+        return dict(json.loads(self._environment.get("ROLES", '{"claim": "", "grants": {}}')))
 
     @cached_property
-    def about(self) -> Any:
+    def about(self) -> Mapping[str, Any]:
         """The facts about the stage that its staff are shown: `stage`, `production` and `currency`."""
-        return json.loads(self._text("ABOUT"))
+        return dict(json.loads(self._text("ABOUT")))
 
     @cached_property
     def customers_may_set(self) -> tuple[str, ...]:
