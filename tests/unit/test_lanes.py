@@ -394,6 +394,19 @@ def test_a_small_batch_neither_fills_the_lanes_of_others_nor_asks_for_that(shop)
     assert owner.source.lane.number in shop.held("p")
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_pages_of_an_owner_that_needs_only_scarce_products_are_not_read(shop, is_known):
+    shop.list("p", 2)
+    visitor, owner = shop.owner(), shop.owner()
+    waits(shop, owner, p=3)
+    if is_known:
+        visitor.source.depot.drained.observe("p")
+    read = []
+    shop.on(READ, lambda request: read.append(str(request)))
+    visits(shop, visitor)
+    assert (f"'{owner.source.lane.number}/0'" in str(read)) is not is_known
+
+
 @pytest.mark.parametrize("small_batch", [10, 0])
 def test_a_small_batch_is_sold_from_rows_while_others_wait_for_the_depot(shop, small_batch):
     shop.list("p")
@@ -533,6 +546,17 @@ def test_once_a_product_is_sold_out_nobody_waits_for_the_depot(shop, units, outc
     began = shop.clock.seconds
     assert shop.outcomes(worker, shop.new_order("p", units=2)) == [outcome]
     assert (shop.clock.seconds - began > 1.5) == (outcome is APPLIED)
+
+
+def test_a_worker_that_knows_no_row_sees_while_it_waits_that_a_product_is_sold_out(shop):
+    shop.list("p", 5)
+    worker, other = shop.owner(), shop.owner()
+    shop.once(UPDATE, lambda _: shop.commit(other, shop.new_order("p", units=5)) and None)
+    worker.client.rivals.observe("p")
+    shop.occupy(DEPOT, 1_000.0)
+    began = shop.clock.seconds
+    assert shop.outcomes(worker, shop.new_order("p", units=2)) == [REJECTED]
+    assert shop.clock.seconds - began < 1.0
 
 
 @pytest.mark.parametrize(

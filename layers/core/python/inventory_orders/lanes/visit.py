@@ -183,7 +183,7 @@ class Visit:
 
         In the latter case rows show that, and lanes have no units.
         """
-        is_scarce = all(map(self._depot.drained.has, self._need))
+        is_scarce = self._batch.known.unknown(self._need) or all(map(self._is_scarce, self._need))
         rows = [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
         keys: list[Key] = [*(self._lane.keys if self._depot.combines else ()), *rows]
         if not self._need or not keys:
@@ -275,7 +275,8 @@ class Visit:
 
     def _read_rows(self, found: Snapshot, waiting: Sequence[LaneLease]) -> None:
         """Read the pages of lanes that wait, and the rows that the visit needs, unless they were read together with the pages."""
-        self._waiting = [*waiting]
+        waiting = [lease for lease in waiting if self._may_fill(lease)]
+        self._waiting = waiting
         for lease in waiting:
             self._demand.observe_needs(lease.needs)
         wanted = self._rows_to_read()
@@ -288,6 +289,14 @@ class Visit:
             found.add(self._read(keys))
         self._waiting = [lease for lease in waiting if self._still_waits(lease, found)]
         self._allocation.rows |= {p: found.products[p] for p in wanted if p in found.products}
+
+    def _may_fill(self, lease: LaneLease) -> bool:
+        """Whether a row or the depot may have enough units of a product for the waiting owner of a lane."""
+        units = self._allocation.units
+        return any(
+            not self._is_scarce(p) or self._is_wide(units(DEPOT, p), need)
+            for p, need in lease.needs.units.items()
+        )
 
     def _still_waits(self, lease: LaneLease, found: Snapshot) -> bool:
         """Whether the owner of a lane has not written its pages since it published its needs. If so, adds the pages.
@@ -395,6 +404,13 @@ class Visit:
         if held.units < units or (held.units and held.reach < (self._lane.number or 1)):
             return held.units < units or self._is_wide(held.units, units)
         return held.units < self._low_level(product_id) and not self._depot.drained.has(product_id)
+
+    def _is_scarce(self, product_id: str) -> bool:
+        """Whether a row has little left to lend, as far as known."""
+        row = self._batch.known.rows.get(product_id)
+        if row is None:
+            return self._depot.drained.has(product_id)
+        return self._surplus(row) <= self._low_level(product_id)
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""
