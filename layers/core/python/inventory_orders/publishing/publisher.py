@@ -330,7 +330,7 @@ def calls_of(entries: Sequence[BusEntry]) -> list[list[BusEntry]]:
     return in_portions(
         entries,
         MAX_ENTRIES,
-        # Nothing fits into a call beside an entry that has to be alone.
+        # No other entry fits into the call of one that has to be alone.
         lambda entry: MAX_BYTES if entry.is_alone else entry.size,
         MAX_BYTES - 1,
     )
