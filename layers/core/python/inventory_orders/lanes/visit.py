@@ -183,8 +183,7 @@ class Visit:
 
         In the latter case rows show that, and lanes have no units.
         """
-        is_scarce = self._batch.known.unknown(self._need) or all(map(self._is_scarce, self._need))
-        rows = [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
+        rows = self._rows_to_watch()
         keys: list[Key] = [*(self._lane.keys if self._depot.combines else ()), *rows]
         if not self._need or not keys:
             return False
@@ -195,6 +194,12 @@ class Visit:
         self._publish()
         sold_out = [row for row in found.products.values() if row and row.sellable <= 0]
         return 0 < len(rows) == len(sold_out)
+
+    def _rows_to_watch(self) -> list[str]:
+        """The rows that may show that everything is sold out, if they are few."""
+        unknown = self._batch.known.unknown(self._need)
+        is_scarce = bool(unknown) or all(map(self._is_scarce, self._need))
+        return [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
 
     def prepare(self, commit: Commit, *, recalls: bool) -> Supply | None:
         """Read, lend, recall and share out, so that as many of the needed units as possible can be sold.
@@ -259,8 +264,8 @@ class Visit:
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         # A filled page is at most as large as the depot's.
         most = Limits().size // 2 // max(1, self._allocation.size(shelves))
-        waiting = self._lane.waiting if self._fills_others else []
-        self._read_rows(found, waiting[: min(most, _MOST_FILLED)])
+        self._waiting = self._owners_who_wait(min(most, _MOST_FILLED))
+        self._read_rows(found)
         return True
 
     def _look_and_read(self, keys: Sequence[Key]) -> Snapshot:
@@ -273,21 +278,26 @@ class Visit:
         self._depot.client.side_by_side(lambda read_one: read_one(), reads)
         return found
 
-    def _read_rows(self, found: Snapshot, waiting: Sequence[LaneLease]) -> None:
-        """Read the pages of lanes that wait, and the rows that the visit needs, unless they were read together with the pages."""
-        waiting = [lease for lease in waiting if self._may_fill(lease)]
-        self._waiting = waiting
-        for lease in waiting:
+    def _owners_who_wait(self, most: int) -> list[LaneLease]:
+        """The leases of the lanes that this visit may fill for others. Learns from what their owners need."""
+        if not self._fills_others:
+            return []
+        found = [lease for lease in self._lane.waiting if self._may_fill(lease)][:most]
+        for lease in found:
             self._demand.observe_needs(lease.needs)
+        return found
+
+    def _read_rows(self, found: Snapshot) -> None:
+        """Read the pages of lanes that wait, and the rows that the visit needs, unless they were read together with the pages."""
         wanted = self._rows_to_read()
         others = [p for p in wanted if p not in found.products]
         keys: list[Key] = [
             *others,
-            *chain.from_iterable(_pages_of(lease.lane) for lease in waiting),
+            *chain.from_iterable(_pages_of(lease.lane) for lease in self._waiting),
         ]
         if keys:
             found.add(self._read(keys))
-        self._waiting = [lease for lease in waiting if self._still_waits(lease, found)]
+        self._waiting = [lease for lease in self._waiting if self._still_waits(lease, found)]
         self._allocation.rows |= {p: found.products[p] for p in wanted if p in found.products}
 
     def _may_fill(self, lease: LaneLease) -> bool:
