@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import boto3
 
+from inventory_orders.invocation import runtime
 from local import ROOT
 from local.endpoint import embedded_settings, environment_without_aws
 from local.sample_orders import stocked
@@ -148,6 +149,8 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
         mock_aws(),
         contextlib.redirect_stdout(io.StringIO()) as logs,
     ):
+        # Clients that were created before moto was imported would send real requests.
+        runtime.client.cache_clear()
         urls = make_stack(stocked())
         os.environ.update(settings(urls) | queue_settings(name, urls))
         handler = load_handler(name)
