@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from inventory_orders.domain.change import Change
@@ -87,16 +87,19 @@ def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome
 
 def outcome_of(error: OutcomeError) -> ChangeOutcome:
     """Build the outcome of a change that raised an error."""
-    if isinstance(error, UnsuccessfulError):
-        return error.outcome
-    outcome = ChangeOutcome(
-        error.kind, cause=error.code, detail=str(error), retry_after=error.retry_after
-    )
-    if isinstance(error, InvalidMessageError):
-        return replace(outcome, detail=error.message, field_path=error.field)
-    if isinstance(error, TransactionCancelledError):
-        return replace(outcome, cause="CONTENTION")
-    return outcome
+    match error:
+        case UnsuccessfulError():
+            return error.outcome
+        case InvalidMessageError():
+            return ChangeOutcome(
+                error.kind, cause=error.code, detail=error.message, field_path=error.field
+            )
+        case TransactionCancelledError():
+            return returned("CONTENTION", str(error))
+        case _:
+            return ChangeOutcome(
+                error.kind, cause=error.code, detail=str(error), retry_after=error.retry_after
+            )
 
 
 @dataclass(frozen=True, slots=True)
