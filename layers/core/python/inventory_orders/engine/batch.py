@@ -24,7 +24,7 @@ from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Chain, Limits, Supply, Waiting, prove
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.purchases import BuyerKey, Purchases
-from inventory_orders.domain.record import Record, RecordKey
+from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
@@ -50,15 +50,12 @@ from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, new_epoch
 from inventory_orders.store.rows import Key, described
 
 K = TypeVar("K", str, PageKey, str | PageKey)
-Sold = TypeVar("Sold", bound=Supply)
 
 AVOIDED_SECONDS = 5.0
 """How long a caller that cannot wait avoids a product after meeting a concurrent writer."""
 
 # How often a read that has to prove a rejection is tried.
 _PROOFS = 3
-
-_REPAIR = "it fails a condition on the values that were just read from it; repair the item"
 
 
 def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
@@ -232,24 +229,29 @@ class PendingChanges(dict[RecordKey, Change]):
         if change is None or record is None:
             return change
         asked = self.by_key[key]
-        meaning = _meaning_of(record, asked)
-        if isinstance(meaning, CorruptItemError):
-            self.give_up([change], meaning.code, str(meaning))
-        elif meaning is IdempotencyMatch.SAME_REQUEST:
-            self.settle(change, ChangeOutcome(Outcome.REPLAYED))
-        elif isinstance(meaning, OtherRequest):
-            reused = id_reused_error(asked.id_reused_code, meaning.differences)
-            self.settle(change, outcome_of(reused))
-        elif isinstance(meaning, Rejection):
-            self.settle(change, rejected(meaning))
-        elif meaning == change:
-            if not has_failed:
-                return change
-            # It was planned from this very record, so it would fail again.
-            self.give_up([change], "CORRUPT_RECORD", f"{key} contradicts itself: {_REPAIR}")
-        else:
-            self[key] = meaning
-            return meaning
+        match _meaning_of(record, asked):
+            case CorruptItemError() as error:
+                self.give_up([change], error.code, str(error))
+            case IdempotencyMatch.SAME_REQUEST:
+                self.settle(change, ChangeOutcome(Outcome.REPLAYED))
+            case OtherRequest(differences):
+                reused = id_reused_error(asked.id_reused_code, differences)
+                self.settle(change, outcome_of(reused))
+            case Rejection() as rejection:
+                self.settle(change, rejected(rejection))
+            case same if same == change:
+                if not has_failed:
+                    return change
+                # It was planned from this very record, so it would fail again.
+                self.give_up(
+                    [change],
+                    "CORRUPT_RECORD",
+                    f"{key} contradicts itself: it fails a condition on the values that were just read from it; repair "
+                    "the item",
+                )
+            case replacement:
+                self[key] = replacement
+                return replacement
         return None
 
     # ------------------------------------------------------------------ giving up
@@ -305,8 +307,7 @@ class PendingChanges(dict[RecordKey, Change]):
                 stats.measured["Retries"].append(retries)
             if retries:
                 stats.measured["RetriesExhausted"].append(kind is Outcome.RETURNED)
-        outcomes = tuple(self._outcomes[key] for key in self.by_key)
-        return CommitReport(outcomes, stats, self._failure)
+        return CommitReport(tuple(self._outcomes[key] for key in self.by_key), stats, self._failure)
 
 
 def _meaning_of(
@@ -370,11 +371,11 @@ class Batch:
         self.avoided: set[str] = set()
         self._client = client
         self._cache = cache
-        self._cached: dict[str, Product] = {}
-        for product_id in pending.product_ids:
-            cached = cache.get(product_id)
-            if cached is not None and not client.rivals.has(product_id):
-                self.known.rows[product_id] = self._cached[product_id] = cached
+        cached = {p: cache.get(p) for p in pending.product_ids}
+        self._cached = {
+            p: row for p, row in cached.items() if row is not None and not client.rivals.has(p)
+        }
+        self.known.rows |= self._cached
         self.has_read_records = self.looks_again = False
         # The records that were read with strong consistency.
         self._read_exactly: set[RecordKey] = set()
@@ -402,7 +403,7 @@ class Batch:
             first = [key for key, c in self.pending.items() if c is self.pending.by_key[key]]
             self.read([*unknown, *(() if self.has_read_records else first)])
 
-    def with_purchases(self, found: Sold) -> Sold:
+    def with_purchases(self, found: Supply) -> Supply:
         """Add what buyers have bought to a supply. Reads it if a pending order is about a product with a purchase limit.
 
         It is read again in each round, because the round may have waited, and a rival of one buyer costs all orders of a
@@ -411,7 +412,8 @@ class Batch:
         known = self.known.purchases
         unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
         if unknown:
-            self._read_purchases(sorted(unknown))
+            # A throttled row only returns the orders of its buyer.
+            self.read(sorted(unknown))
         contested = frozenset(
             key
             for change in (self.pending.values() if self._client.contested else ())
@@ -419,15 +421,6 @@ class Batch:
             if self._client.contested.has(key.buyer)
         )
         return replace(found, purchases=known, contested=contested)
-
-    def _read_purchases(self, keys: Sequence[BuyerKey]) -> None:
-        """Read what buyers have bought. A throttled row only returns the orders of its buyer."""
-        try:
-            snapshot = read(self._client, keys, self.deadline, self.stats)
-        except ThrottledError:
-            snapshot = Snapshot(unprocessed=tuple(keys))
-        self._learn_snapshot(snapshot)
-        self._do_without(snapshot.unprocessed, consistent_records=False)
 
     def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
         """The buyers of pending orders that name a product with a purchase limit."""
@@ -487,9 +480,8 @@ class Batch:
 
     def _read_together(self, product_ids: Sequence[str], changes: Sequence[Change]) -> None:
         """Read the records of changes that affect the same products, together with these products, in one transaction."""
-        size = READ_LIMIT - len(product_ids)
-        for start in range(0, len(changes), size):
-            some = changes[start : start + size]
+        most = READ_LIMIT - len(product_ids)
+        for some in in_portions(changes, most, lambda _: 1, most):
             keys = [*product_ids, *(change.record_key for change in some)]
             request = partial(self._client.store.read_together, keys)
             try:
@@ -524,8 +516,9 @@ class Batch:
         for change, _ in doubted:
             if change.record_key not in certain:
                 self.pending.count_retries(change, 1)
-        supply = Supply(Allocation(known.rows), purchases=known.purchases)
-        return supply.arrange(proven, self.limits)
+        return Supply(Allocation(known.rows), purchases=known.purchases).arrange(
+            proven, self.limits
+        )
 
     def _proven(
         self,
@@ -557,15 +550,15 @@ class Batch:
         self._learn_snapshot(snapshot)
         return snapshot
 
-    def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
-        """Read products and records, and remember them. Gives up on the changes of products that cannot be read.
+    def read(self, keys: Sequence[Key], *, consistent_records: bool = False) -> None:
+        """Read products, records and purchases, and remember them. Gives up on the changes of items that cannot be read.
 
         Args:
             keys: What to read.
             consistent_records: Whether records are read with strong consistency too. Otherwise they are a hint.
         """
         if consistent_records:
-            self._read_exactly.update(key for key in keys if not isinstance(key, str))
+            self._read_exactly.update(key for key in keys if isinstance(key, RecordKey))
         try:
             snapshot = read(
                 self._client, keys, self.deadline, self.stats, consistent_records=consistent_records
@@ -577,23 +570,23 @@ class Batch:
             else:
                 self.pending.fail(error)
             return
-        self.has_read_records |= not all(isinstance(key, str) for key in keys)
+        self.has_read_records |= any(isinstance(key, RecordKey) for key in keys)
         self._learn_snapshot(snapshot)
-        if snapshot.unprocessed:
-            self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
+        self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
         """Give up on changes whose products could not be read, or whose records were required but could not be read."""
         for left_out in keys:
             words = f"{described(left_out)} could not be read"
-            if isinstance(left_out, str):
-                self.throttled.add(left_out)
-                self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
-            elif isinstance(left_out, BuyerKey):
-                self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS")
-            elif consistent_records:
-                change = self.pending.by_key[left_out]  # type: ignore[index]  # no page
-                self.pending.give_up([change], "UNPROCESSED_KEYS", words)
+            match left_out:
+                case str():
+                    self.throttled.add(left_out)
+                    self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
+                case BuyerKey():
+                    self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS")
+                case OrderKey() | AdjustmentKey() if consistent_records:
+                    change = self.pending.by_key[left_out]
+                    self.pending.give_up([change], "UNPROCESSED_KEYS", words)
 
     def _learn_snapshot(self, snapshot: Snapshot) -> None:
         for product_id, product in snapshot.products.items():
@@ -658,8 +651,10 @@ class Batch:
         wanted = (change.lane_units(self.short) for change in self.pending.values())
         new = (set(product_ids) - self.short).intersection(chain.from_iterable(wanted))
         self.short |= new
-        pending = self.pending.values()
-        return any(len(c.offers) > 1 and not new.isdisjoint(c.product_ids) for c in pending)
+        return any(
+            len(change.offers) > 1 and not new.isdisjoint(change.product_ids)
+            for change in self.pending.values()
+        )
 
     def avoid_contested(self) -> bool:
         """Avoid products with recent concurrent writers, and give up on changes that cannot do without them.
@@ -669,10 +664,13 @@ class Batch:
         ids, rivals = self.pending.product_ids, self._client.rivals
         contested = {p for p in ids if rivals.has(p, AVOIDED_SECONDS)} - self.avoided
         self.avoided |= contested
-        pending = self.pending.values()
-        stopped = [c for c in pending if not any(map(self.avoided.isdisjoint, c.offers))]
-        why = "a concurrent writer changed a product a moment ago"
-        self.pending.give_up(stopped, "CONTENTION", why)
+        stopped = (
+            change
+            for change in self.pending.values()
+            if not any(map(self.avoided.isdisjoint, change.offers))
+        )
+        detail = "a concurrent writer changed a product a moment ago"
+        self.pending.give_up(stopped, "CONTENTION", detail)
         return bool(contested)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
@@ -697,10 +695,10 @@ class Batch:
         """How long each change that waits for leases has to wait, in seconds, until one of its offers is free."""
         pending = (offers for change, offers in waiting if self.pending.has(change))
         open_offers = ([o for o in offers if self._end_of(o) is None] for offers in pending)
-        waits = (min(map(self._lease_left, offers), default=0.0) for offers in open_offers)
+        waits = (min(map(self.lease_left, offers), default=0.0) for offers in open_offers)
         return [*filter(None, waits)]
 
-    def _lease_left(self, offer: Collection[str]) -> float:
+    def lease_left(self, offer: Collection[str]) -> float:
         """Seconds until no product of an offer is leased."""
         rows = (self.known.rows.get(product_id) for product_id in offer)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
@@ -715,8 +713,8 @@ class Batch:
         """Why waiting for an offer is useless: a code, a message, and the seconds before a retry makes sense."""
         for problem in (self.known.unreadable[p] for p in offer if p in self.known.unreadable):
             return problem.code, str(problem), 0.0
-        left = self._lease_left(offer)
+        left = self.lease_left(offer)
         if left > self.deadline.remaining():
-            longest = max(offer, key=lambda product_id: self._lease_left([product_id]))
+            longest = max(offer, key=lambda product_id: self.lease_left([product_id]))
             return "LEASED", f"{in_words(longest)} is leased for another {left:.1f} s", left
         return None

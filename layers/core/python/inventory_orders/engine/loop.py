@@ -30,7 +30,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from itertools import chain
-from typing import assert_never
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
@@ -45,7 +44,7 @@ from inventory_orders.domain.planner import (
 )
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.purchases import BuyerKey
-from inventory_orders.domain.record import RecordKey
+from inventory_orders.domain.record import AdjustmentKey, OrderKey, RecordKey
 from inventory_orders.engine.batch import (
     Batch,
     PendingChanges,
@@ -75,8 +74,6 @@ _REPLAYS_EXPECTED_FOR = 20
 
 # How many outbound pages a batch tries before it waits.
 _OUTBOUND_ATTEMPTS = 8
-
-_NO_ROOM = "no outbound page can take more units: all are full until the next sweep, or unreadable"
 
 
 class _Progress(Enum):
@@ -269,11 +266,12 @@ class Engine:
         """Run one round: pace, find, plan, commit, settle."""
         if not self._keep_pace(batch):
             return
-        if batch.throttled:
-            batch.retry_throttled_last()
+        batch.retry_throttled_last()
         planned, progress = Plan(), _Progress.LOST
         try:
-            found = self.source.find(batch, lambda moves: self._move(batch, moves))
+            found = self.source.find(
+                batch, lambda moves: all(sent.error is None for sent in self._send(batch, moves))
+            )
             if found is not None:
                 if (sound := self._plan(batch, found)) is None:
                     return
@@ -313,7 +311,11 @@ class Engine:
         leaving = self._outbound.arrange(planned.leaving, batch)
         placed = {d.change.record_key for (transaction,) in leaving for d in transaction.decisions}
         without_room = [d.change for d in planned.leaving if d.change.record_key not in placed]
-        batch.pending.give_up(without_room, "OUTBOUND_PAGES_FULL", _NO_ROOM)
+        batch.pending.give_up(
+            without_room,
+            "OUTBOUND_PAGES_FULL",
+            "no outbound page can take more units: all are full until the next sweep, or unreadable",
+        )
         return replace(planned, chains=(*planned.chains, leaving) if leaving else planned.chains)
 
     def _looks_again(self, batch: Batch, found: Supply, short: Set[str]) -> bool:
@@ -345,10 +347,6 @@ class Engine:
         if planned.doubted and all(attempt.error is None for attempt in attempts):
             attempts += self._send(batch, batch.prove(planned.doubted))
         return attempts
-
-    def _move(self, batch: Batch, moves: Sequence[Chain]) -> bool:
-        """Commit the moves of a source. Returns whether all of them are durable."""
-        return all(attempt.error is None for attempt in self._send(batch, moves))
 
     def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
         """Send chains of transactions in parallel, and process the results. A chain stops at its first failed transaction."""
@@ -423,19 +421,22 @@ class Engine:
             self._cache.forget(update.after.product_id)
         reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
         is_lost = [self._apply_reason(batch, reason) for reason in reasons]
-        decided = attempt.transaction.decisions
-        undecided = [d.change for d in decided if d.change.record_key in pending]
-        kind, code = _kind_of(error)
-        if kind is Outcome.RETURNED:
-            pending.give_up(undecided, code, str(error))
-            return False
-        if kind is Outcome.UNAVAILABLE:
-            pending.fail(error)
-            return False
+        undecided = [
+            decision.change
+            for decision in attempt.transaction.decisions
+            if decision.change.record_key in pending
+        ]
+        match _kind_of(error):
+            case Outcome.RETURNED, code:
+                pending.give_up(undecided, code, str(error))
+                return False
+            case Outcome.UNAVAILABLE, _:
+                pending.fail(error)
+                return False
+            case Outcome.INVALID as kind, code:
+                self._isolate(batch, undecided, ChangeOutcome(kind, cause=code, detail=str(error)))
         for change in undecided:
             pending.count_retries(change, 1)
-        if kind is Outcome.INVALID:
-            self._isolate(batch, undecided, ChangeOutcome(kind, cause=code, detail=str(error)))
         return any(is_lost)
 
     def _isolate(self, batch: Batch, suspects: Sequence[Change], invalid: ChangeOutcome) -> None:
@@ -448,18 +449,17 @@ class Engine:
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
         """Process the reason why an action was cancelled. Returns whether it lost to a concurrent writer."""
-        key, kind = reason.action.subject, reason.action.kind
-        if kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
-            return batch.learn_record(key, reason.found)  # type: ignore[arg-type]
-        if isinstance(key, BuyerKey):
-            batch.learn_purchases(key, reason)
-        elif kind is ActionKind.PRODUCT:
-            self._learn_row(batch, reason)
+        match reason.action.subject:
+            case OrderKey() | AdjustmentKey() as key if reason.meaning is Meaning.CONDITION_FAILED:
+                return batch.learn_record(key, reason.found)  # type: ignore[arg-type]
+            case BuyerKey() as key:
+                batch.learn_purchases(key, reason)
+            case str() as product_id:
+                self._learn_row(batch, product_id, reason)
         return reason.is_lost
 
-    def _learn_row(self, batch: Batch, reason: CancellationReason) -> None:
+    def _learn_row(self, batch: Batch, product_id: str, reason: CancellationReason) -> None:
         """Learn why a product's row was not written."""
-        product_id = reason.product_id
         if reason.is_lost:
             self.client.rivals.observe(product_id)
         match reason.meaning:
@@ -471,10 +471,6 @@ class Engine:
                 batch.throttled.add(product_id)
             case Meaning.INVALID:
                 batch.mark_unwritable(product_id, reason.message)
-            case Meaning.NOTHING | Meaning.UNKNOWN:
-                pass
-            case _:
-                assert_never(reason.meaning)
 
     # ------------------------------------------------------------------ settle
 

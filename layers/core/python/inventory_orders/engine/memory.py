@@ -161,12 +161,10 @@ class ProductCache:
 
     def observe_write(self, product: Product) -> None:
         """Remember a product that this process has just written."""
-        if product.size > _LARGEST:
-            self.forget(product.product_id)
-            return
-        before = self._entries.get(product.product_id)
-        is_sole_writer = before is not None and before.sole_writer
-        self._entries[product.product_id] = _Entry(product, self._clock.monotonic(), is_sole_writer)
+        before = self._entries.pop(product.product_id, None)
+        if product.size <= _LARGEST:
+            is_sole = before is not None and before.sole_writer
+            self._entries[product.product_id] = _Entry(product, self._clock.monotonic(), is_sole)
 
     def forget(self, product_id: str) -> None:
         """Forget a product after another process wrote it, or after a write with an unknown outcome."""

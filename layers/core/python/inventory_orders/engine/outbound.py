@@ -93,13 +93,15 @@ class OutboundPages:
         keys = [lot.product_id for lot in lots]
         batch.read_unknown(keys)
         batch.give_up_undecidable(decision.change, [keys])
-        found = {lot: row for lot in lots if (row := rows.get(lot.product_id)) is not None}
-        wait = max((row.lease_left(batch.now) for row in found.values()), default=0.0)
-        if wait:
+        if wait := batch.lease_left(keys):
             why = "a product of the order is being counted"
             batch.pending.give_up([decision.change], LeaseHeldError.code, why, wait)
         elif rows.keys() >= {*keys}:
-            back = {lot: -lots[lot] for lot in found if found[lot].created_at == lot.created_at}
+            back = {
+                lot: -units
+                for lot, units in lots.items()
+                if (row := rows[lot.product_id]) and row.created_at == lot.created_at
+            }
             yield Transaction((), (decision,), on_hand=back)
 
     def _choose(
@@ -122,18 +124,19 @@ class OutboundPages:
     def learn(self, update: Update[OutboundPage], error: StoreError | None) -> None:
         """Remember a page as a transaction left it, or as a cancelled transaction returned it."""
         key = update.after.key
-        if error is None:
-            self._pages[key] = update.after
-        elif isinstance(error, TransactionCancelledError):
-            for reason in error.of(ActionKind.OUTBOUND):
-                match reason.meaning:
-                    case Meaning.CONDITION_FAILED if isinstance(reason.found, OutboundPage):
-                        self._pages[key] = reason.found
-                    case Meaning.RIVAL | Meaning.THROTTLED:
-                        self._own = None
-                    case Meaning.CONDITION_FAILED | Meaning.INVALID:
-                        # The page is corrupt. The other pages are enough until all are read again.
-                        self._pages.pop(key, None)
-        else:
-            # The transaction may still be applied.
-            self._pages = {}
+        match error:
+            case None:
+                self._pages[key] = update.after
+            case TransactionCancelledError():
+                for reason in error.of(ActionKind.OUTBOUND):
+                    match reason.meaning:
+                        case Meaning.CONDITION_FAILED if isinstance(reason.found, OutboundPage):
+                            self._pages[key] = reason.found
+                        case Meaning.RIVAL | Meaning.THROTTLED:
+                            self._own = None
+                        case Meaning.CONDITION_FAILED | Meaning.INVALID:
+                            # The page is corrupt. The other pages are enough until all are read again.
+                            self._pages.pop(key, None)
+            case _:
+                # The transaction may still be applied.
+                self._pages = {}

@@ -6,7 +6,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -358,9 +358,11 @@ def read(
         if answers[-1].unprocessed and len(answers) <= _ANSWERS:
             raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left keys unprocessed", limits)
 
-    chunks = (keys[start : start + READ_LIMIT] for start in range(0, len(keys), READ_LIMIT))
     # The answers to each chunk. Before the first one, all of its keys are missing.
-    reads = [[Snapshot(unprocessed=tuple(chunk))] for chunk in chunks]
+    reads = [
+        [Snapshot(unprocessed=tuple(keys[start : start + READ_LIMIT]))]
+        for start in range(0, len(keys), READ_LIMIT)
+    ]
     client.side_by_side(
         lambda answers: client.call(partial(read_missing, answers), deadline, stats), reads
     )
@@ -386,8 +388,8 @@ def read_all(
     """
     snapshot = read(client, keys, deadline, stats, consistent_records=consistent_records)
     if snapshot.unprocessed:
-        what = described(snapshot.unprocessed[0])
-        raise ThrottledError("UNPROCESSED_KEYS", f"{what} could not be read")
+        words = f"{described(snapshot.unprocessed[0])} could not be read"
+        raise ThrottledError("UNPROCESSED_KEYS", words)
     return snapshot
 
 
@@ -415,8 +417,9 @@ def read_product(
         ProductNotFoundError: The product does not exist.
         CorruptItemError: The product breaks the table's contract.
     """
-    found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
-    return require_product(found, product_id)
+    return require_product(
+        client.call(lambda: client.store.get_product(product_id), deadline, stats), product_id
+    )
 
 
 def update_product(
@@ -471,14 +474,10 @@ def read_orders(
     """
     keys = [OrderKey(place.id) for place in places]
     found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records
-    shown, unreadable = list[A](), list[str]()
+    shown = dict[OrderKey, A]()
     for key in keys:
         order = found.get(key)
-        try:
+        with suppress(UnpublishableError):
             if isinstance(order, OrderRecord):
-                shown.append(show(order))
-            elif order is not None:
-                unreadable.append(key.order_id)
-        except UnpublishableError:
-            unreadable.append(key.order_id)
-    return shown, unreadable
+                shown[key] = show(order)
+    return [*shown.values()], [key.order_id for key in keys if key in found.keys() - shown.keys()]
