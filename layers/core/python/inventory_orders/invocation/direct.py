@@ -173,8 +173,10 @@ def of_command(
     if isinstance(outcome.applied, Transition | Amendment):
         order = outcome.applied.record(None, outcome.after, outcome.at).after
         gives_back = outcome.applied.gives_back
-        came = gives_back.keys() & outcome.after.keys()
-        result["stockReturned"] = {product_of(key): gives_back[key] for key in sorted(came)}
+        result["stockReturned"] = {
+            product_of(key): gives_back[key]
+            for key in sorted(gives_back.keys() & outcome.after.keys())
+        }
     elif outcome.kind is not Outcome.RETURNED:
         stored = read_order(command.order_id, client, deadline)
         result |= of_details(outcome.rejection) | _earlier_step(command, outcome, stored)

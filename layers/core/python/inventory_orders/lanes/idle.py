@@ -99,9 +99,9 @@ class IdleReturn:
 
     def idle_lanes(self) -> list[int]:
         """The lanes that were leased once but are not leased now. A lane that was never leased has no pages."""
-        client, lanes = self.depot.client, range(1, MAX_LANES + 1)
+        client = self.depot.client
         now = client.clock.now().timestamp()
-        leases = client.call(lambda: read_lane_leases(client.store, lanes), self.deadline)
+        leases = client.ask(read_lane_leases, self.deadline, range(1, MAX_LANES + 1))
         self.in_use = {lease.lane for lease in leases if lease.ends_at > now}
         return sorted({lease.lane for lease in leases} - self.in_use)
 
@@ -115,8 +115,9 @@ class IdleReturn:
             allocation = self._returned(keys)
             if not allocation.touched:
                 return False
-            transaction = replace(allocation.drain(), release=visit)
-            actions = transaction_actions(transaction, self.depot.client.clock.now())
+            actions = transaction_actions(
+                replace(allocation.drain(), release=visit), self.depot.client.clock.now()
+            )
             self.depot.client.write(actions, self.deadline, self.stats)
             self.depot.lease = None
             return True
@@ -169,8 +170,8 @@ class IdleReturn:
             if not _is_unwritten(found, snapshot.pages.get(page.key)):
                 return
             self.report.problems |= dict.fromkeys(map(str, snapshot.unreadable.values()))
-            known = self._known(found, snapshot.products)
-            idle = [row for row in known if row.lent_to.isdisjoint(self.in_use)]
+            rows = self._known(found, snapshot.products)
+            idle = [row for row in rows if row.lent_to.isdisjoint(self.in_use)]
             try:
                 done = reclaim(self.depot, idle, self.deadline, self.stats)
             except CorruptItemError as error:

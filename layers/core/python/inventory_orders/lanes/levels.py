@@ -132,7 +132,7 @@ def _known_to_sweep(
 ) -> dict[str, StockLevel]:
     rows = {row.product_id: row for row in _rows_in(snapshot) if row.lent_to}
     names = sorted({_swept_row(PageKey.of(DEPOT, key).number) for key in rows})
-    stored = client.call(partial(read_swept, client.store, names), deadline)
+    stored = client.ask(read_swept, deadline, names)
     since = timestamp(client.clock.now() - _MAX_AGE)
     return {
         key: StockLevel(replace(rows[key], stock_count=in_row), {ALL_LANES: in_lanes}, 0, False, at)
@@ -163,7 +163,7 @@ def sweep_levels(client: RetryingClient, deadline: Deadline) -> None:
             if PageKey.of(DEPOT, key).number == number
         }
         if part:
-            client.call(partial(write_swept, client.store, _swept_row(number), at, part), deadline)
+            client.ask(write_swept, deadline, _swept_row(number), at, part)
 
 
 def _swept_row(number: int) -> str:
@@ -206,9 +206,10 @@ def read_levels(
     # Leave time for an estimate.
     soon = Deadline.after(deadline.remaining() / 2, client.clock)
     for _ in range(_TRIES):
-        together = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
         try:
-            found = client.call(together, soon, stats)
+            found = client.call(
+                partial(client.store.read_together, [*keys, *OUTBOUND_KEYS]), soon, stats
+            )
         except (ThrottledError, RequestInvalidError):
             # The request is invalid if there are too many items, or if they are too large.
             break
@@ -259,8 +260,8 @@ def read_committed(
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(OutcomeError):
         levels = [read_level(client, key, soon, stats) for key in keys]
-        committed = [level.committed for level in levels if level is not None]
-        return {"committed": sum(committed)} if committed else {}
+        if committed := [level.committed for level in levels if level is not None]:
+            return {"committed": sum(committed)}
     return {}
 
 

@@ -274,12 +274,18 @@ class Recall:
             CorruptItemError: The list of places in the row of the caller's product is corrupt.
             RejectedError: One of the caller's barcodes belongs to another product.
         """
-        reasons = cancelled.of(ActionKind.PRODUCT)
-        throttled = {each.product_id for each in reasons if each.meaning is Meaning.THROTTLED}
+        throttled = {
+            reason.product_id
+            for reason in cancelled.of(ActionKind.PRODUCT)
+            if reason.meaning is Meaning.THROTTLED
+        }
         self.throttled |= throttled
         if cancelled.may_be_repeated and not throttled:
-            words = "every attempt met concurrent writers or throttling"
-            raise ThrottledError("CONTENTION", words, cancelled.limits) from cancelled
+            raise ThrottledError(
+                "CONTENTION",
+                "every attempt met concurrent writers or throttling",
+                cancelled.limits,
+            ) from cancelled
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
         cancelled.check_other_rows()
@@ -313,8 +319,10 @@ def _pieces(
     for row in rows:
         by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
     for number, of_page in by_number.items():
-        lanes_of_page = sorted(_lanes_of(of_page) - {DEPOT, *avoid})
-        sizes = {lane: allocation.size([PageKey(lane, number)]) for lane in lanes_of_page}
+        sizes = {
+            lane: allocation.size([PageKey(lane, number)])
+            for lane in sorted(_lanes_of(of_page) - {DEPOT, *avoid})
+        }
         portions = in_portions(sizes, most, sizes.__getitem__, Limits().size // 2)
         for lanes in portions or [[]]:
             yield from ((row.product_id, lanes) for row in of_page)
@@ -327,5 +335,8 @@ def _lanes_of(rows: Iterable[Product]) -> set[int]:
 
 def _pages_of(rows: Iterable[Product]) -> list[PageKey]:
     """The pages that may hold units of these products."""
-    keys = (PageKey.of(lane, row.product_id) for row in rows for lane in row.lent_to | {DEPOT})
-    return list(dict.fromkeys(keys))
+    return [
+        *dict.fromkeys(
+            PageKey.of(lane, row.product_id) for row in rows for lane in row.lent_to | {DEPOT}
+        )
+    ]
