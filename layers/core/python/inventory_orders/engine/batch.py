@@ -66,7 +66,7 @@ def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
     Returns:
         The indexes of the changes of each turn.
     """
-    turns: list[list[int]] = []
+    turns: dict[int, list[int]] = {}
     next_turn: dict[RecordKey | str, int] = {}
     for number, change in enumerate(changes):
         keys = [part.record_key for part in change.parts]
@@ -74,10 +74,8 @@ def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
         next_turn |= dict.fromkeys(keys, turn + 1)
         if change.group is not None:
             next_turn[change.group] = turn
-        if turn == len(turns):
-            turns.append([])
-        turns[turn].append(number)
-    return turns
+        turns.setdefault(turn, []).append(number)
+    return [*turns.values()]
 
 
 def note_unfinished(
@@ -90,8 +88,8 @@ def note_unfinished(
     for number in turn:
         change, outcome = changes[number], outcomes[number]
         if outcome.is_open:
-            keys = (part.record_key for part in change.parts)
-            unfinished |= dict.fromkeys((*keys, change.group), outcome.kind)
+            keys = (*(part.record_key for part in change.parts), change.group)
+            unfinished |= dict.fromkeys(keys, outcome.kind)
         elif outcome.kind is Outcome.INVALID:
             unfinished[change.group] = outcome.kind
 
@@ -292,9 +290,10 @@ class PendingChanges(dict[RecordKey, Change]):
 
     def give_up_out_of_attempts(self, most: int) -> None:
         """Give up on changes that were retried `most` times or more."""
-        out = (c for key, c in self.items() if self._retries[key] >= most)
         self.give_up(
-            out, "CONTENTION", "lost to concurrent writers, or was throttled, on every attempt"
+            (change for key, change in self.items() if self._retries[key] >= most),
+            "CONTENTION",
+            "lost to concurrent writers, or was throttled, on every attempt",
         )
 
     # ------------------------------------------------------------------ the answer
@@ -429,8 +428,12 @@ class Batch:
             for product_id, row in found.allocation.rows.items()
             if row is not None and row.purchase_limit
         }
-        orders = (c for c in self.pending.values() if c.is_limited(limited))
-        return {key for order in orders for key in order.buyers}
+        return {
+            key
+            for change in self.pending.values()
+            if change.is_limited(limited)
+            for key in change.buyers
+        }
 
     def learn_purchases(self, key: BuyerKey, reason: CancellationReason) -> None:
         """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that.
@@ -585,8 +588,8 @@ class Batch:
                 case BuyerKey():
                     self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS")
                 case OrderKey() | AdjustmentKey() if consistent_records:
-                    change = self.pending.by_key[left_out]
-                    self.pending.give_up([change], "UNPROCESSED_KEYS", words)
+                    stopped = [self.pending.by_key[left_out]]
+                    self.pending.give_up(stopped, "UNPROCESSED_KEYS", words)
 
     def _learn_snapshot(self, snapshot: Snapshot) -> None:
         for product_id, product in snapshot.products.items():
@@ -617,14 +620,16 @@ class Batch:
 
     def blocked(self, found: Supply) -> set[str]:
         """Products that cannot be sold now, because they are leased, throttled, unreadable or avoided."""
-        leased = self.leased - found.sources.keys()
         unreadable = {key for key in self.known.unreadable if isinstance(key, str)}
-        return leased | unreadable | self.throttled | self.avoided
+        return (self.leased - found.sources.keys()) | unreadable | self.throttled | self.avoided
 
     def retry_throttled_last(self) -> None:
         """Try throttled products again once no pending change can do without them."""
-        offers = (offer for change in self.pending.values() for offer in change.offers)
-        if not any(map(self.throttled.isdisjoint, offers)):
+        if not any(
+            self.throttled.isdisjoint(offer)
+            for change in self.pending.values()
+            for offer in change.offers
+        ):
             self.throttled.clear()
 
     # ------------------------------------------------------------------ offers
@@ -700,7 +705,7 @@ class Batch:
 
     def lease_left(self, offer: Collection[str]) -> float:
         """Seconds until no product of an offer is leased."""
-        rows = (self.known.rows.get(product_id) for product_id in offer)
+        rows = map(self.known.rows.get, offer)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def give_up_undecidable(self, change: Change, offers: Sequence[Collection[str]]) -> None:

@@ -250,8 +250,8 @@ class Engine:
         # A command depends on the status of its order, a duplicate on what the original has written. A stale copy never leads
         # to a write or rejection, but would cost another round.
         is_recent = again or not all(change.product_ids for change in changes)
-        is_useful = bool(pending) and not batch.has_read_records
-        if is_useful and (is_recent or self._replays_expected_for):
+        is_useful = is_recent or self._replays_expected_for
+        if pending and is_useful and not batch.has_read_records:
             batch.read([*pending.by_key], consistent_records=is_recent)
         while pending:
             self._round(batch)
@@ -406,13 +406,13 @@ class Engine:
             if not decision.has_record:
                 # `reject_unwritten` settles it, because nothing was written that could have conflicted with its record.
                 continue
-            if decision.rejection is not None:
-                outcome = rejected(decision.rejection, is_written=True)
-            else:
-                outcome = ChangeOutcome(
-                    Outcome.APPLIED, applied=decision.change, after=changed, at=attempt.at
-                )
-            batch.pending.settle(decision.change, outcome)
+            change, rejection = decision.change, decision.rejection
+            batch.pending.settle(
+                change,
+                ChangeOutcome(Outcome.APPLIED, applied=change, after=changed, at=attempt.at)
+                if rejection is None
+                else rejected(rejection, is_written=True),
+            )
 
     def _apply_failure(self, batch: Batch, attempt: Attempt, error: StoreError) -> bool:
         """Process a failed transaction. Returns whether it lost to a concurrent writer; if so, the next round should wait."""
@@ -495,11 +495,8 @@ class Engine:
     def _wait_for_lease(self, batch: Batch, waiting: Sequence[Waiting]) -> None:
         """Wait until a lease ends. Only rows are read, because a leased product has no units in lanes."""
         leased = batch.leased.intersection(batch.pending.product_ids)
-        while leased <= batch.leased:
-            waits = batch.lease_waits(waiting)
-            if not waits:
-                # Changes that wait for a renewed lease are returned after the next plan.
-                return
+        # If no wait is left, leases were renewed. The changes that wait for them are returned after the next plan.
+        while leased <= batch.leased and (waits := batch.lease_waits(waiting)):
             delay = min(*waits, LEASE_POLL_SECONDS)
             if not self.client.pause(delay, batch.deadline):
                 batch.pending.give_up_all("LEASED", "no time was left to wait for a lease")

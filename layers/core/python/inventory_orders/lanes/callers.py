@@ -130,11 +130,9 @@ class CallersSource(LaneSource):
     def tries_again(self, batch: Batch, *, is_lost: bool) -> bool:
         """Whether the order may be tried once more. The next one gets what it lost, or what its row lacks, from the lane."""
         self._rounds += 1
-        rivals, rows = self.depot.client.rivals, batch.known.rows
+        rivals, lent = self.depot.client.rivals, batch.known.lent
         for product_id in batch.pending.product_ids:
-            row = rows.get(product_id)
-            is_lent = row is not None and bool(row.lent_to)
-            if rivals.has(product_id, _NOW) or (is_lent and not is_lost):
+            if rivals.has(product_id, _NOW) or (product_id in lent and not is_lost):
                 self._lost.observe(product_id)
                 if self._rounds > 1 or not is_lost:
                     self._hot.observe(product_id)

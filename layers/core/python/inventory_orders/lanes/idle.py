@@ -99,9 +99,8 @@ class IdleReturn:
 
     def idle_lanes(self) -> list[int]:
         """The lanes that were leased once but are not leased now. A lane that was never leased has no pages."""
-        client = self.depot.client
-        now = client.clock.now().timestamp()
-        leases = client.ask(read_lane_leases, self.deadline, range(1, MAX_LANES + 1))
+        now = self.depot.client.clock.now().timestamp()
+        leases = self.depot.client.ask(read_lane_leases, self.deadline, range(1, MAX_LANES + 1))
         self.in_use = {lease.lane for lease in leases if lease.ends_at > now}
         return sorted({lease.lane for lease in leases} - self.in_use)
 

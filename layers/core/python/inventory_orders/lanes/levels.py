@@ -145,9 +145,11 @@ def _known_to_sweep(
 def lent_products(client: RetryingClient, deadline: Deadline) -> list[str]:
     """The keys of the rows that may have units in lanes, sorted. The depot also names those of which only other lanes have units."""
     depot = [PageKey(DEPOT, number) for number in range(PAGES)]
-    pages = read_all(client, depot, deadline, CommitStats()).pages.values()
     return sorted(
-        key for page in pages if isinstance(page, Page) for key in (*page.entries, *page.emptied)
+        key
+        for page in read_all(client, depot, deadline, CommitStats()).pages.values()
+        if isinstance(page, Page)
+        for key in (*page.entries, *page.emptied)
     )
 
 
@@ -215,8 +217,10 @@ def read_levels(
             break
         _check_readable(found)
         rows = _rows_in(found)
-        named: list[Key] = [page for row in rows for page in _pages_of(row)]
-        named += [key for row in rows if everywhere for key in row.place_keys]
+        named: list[Key] = [
+            *(page for row in rows for page in _pages_of(row)),
+            *(key for row in rows if everywhere for key in row.place_keys),
+        ]
         if {*named} <= {*keys}:
             return [_level(row, found, is_exact=True) for row in rows]
         keys = [product_id, *dict.fromkeys(named)]

@@ -210,11 +210,13 @@ class Recall:
             if not mine and not is_reclaimed:
                 continue
             if not is_reclaimed and not row.may_be_lent:
-                problem = (
-                    f"product {in_words(product_id)} is in lanes, but its row is {row.status.value} with "
-                    f"{row.stock_count} in stock; repair the item"
+                self.problems.append(
+                    CorruptItemError(
+                        f"product {in_words(product_id)} is in lanes, but its row is {row.status.value} with "
+                        f"{row.stock_count} in stock; repair the item",
+                        "CORRUPT_PRODUCT",
+                    )
                 )
-                self.problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
                 continue
             if self._is_full(allocation, product_id, mine):
                 yield allocation.drain()
@@ -228,8 +230,8 @@ class Recall:
         """Whether the transaction that is being filled has no room for the recall of a product."""
         pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *lanes))
         places, limits = {*allocation.touched, product_id, *pages}, Limits()
-        actions = len(places) + (self._release() is not None)
-        actions += _OF_CALLER if self.change is not None else 0
+        of_caller = _OF_CALLER if self.change is not None else 0
+        actions = len(places) + of_caller + (self._release() is not None)
         is_over = actions > limits.actions or allocation.size(places) > limits.size
         return is_over and bool(allocation.touched)
 
@@ -241,10 +243,12 @@ class Recall:
         """Send transactions in sequence, up to the first lost one. The last one releases the lease."""
         for transaction in transactions:
             release = self._release() if transaction is transactions[-1] else None
-            actions = self._actions(replace(transaction, release=release))
             try:
                 self.depot.client.write(
-                    actions, self.deadline, self.stats, plans_around={Meaning.THROTTLED}
+                    self._actions(replace(transaction, release=release)),
+                    self.deadline,
+                    self.stats,
+                    plans_around={Meaning.THROTTLED},
                 )
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
