@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import DEFAULT_TERMS, OrderCommand, Terms
-from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, sum_by_key
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
@@ -213,9 +212,7 @@ def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
         InvalidMessageError: The lines of one product add up to too many units.
     """
     # Checked separately, two lines of 5 would pass with 5 in stock.
-    quantities: Counter[str] = Counter()
-    for line in document["items"]:
-        quantities[line["productId"]] += line["quantity"]
+    quantities = sum_by_key((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
         if quantity > MAX_QUANTITY:
             raise InvalidMessageError(
@@ -392,9 +389,12 @@ def order_command(
             "SCHEMA_VIOLATION", "items: is missing; an amend needs items or attributes", "items"
         )
     _check_size(document.get("attributes", {}))
-    locations = _locations_of_lines({"items": (), **document})
-    attributes = document.get("attributes")
-    return Amend(**fields, group=group, locations=locations, attributes=attributes)
+    return Amend(
+        **fields,
+        group=group,
+        locations=_locations_of_lines({"items": (), **document}),
+        attributes=document.get("attributes"),
+    )
 
 
 def parse_adjustment(body: str) -> Adjustment:
