@@ -50,36 +50,6 @@ MAX_NOTE = 128
 _REQUEST_ID = re.compile("[0-9a-f-]{36}")
 
 
-def parse_order(
-    body: str,
-    group: str | None = None,
-    default_hold: int | None = None,
-    default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
-    request_id: str = "",
-    placed_by: str = "",
-    *,
-    counts_users: bool = True,
-) -> Order:
-    """Parse a message that contains an order.
-
-    Args:
-        body: The message as sent.
-        group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
-        default_hold: Seconds for which an order without `holdSeconds` holds stock until it is paid; None for no limit.
-        default_locations: Locations that serve an order without `locations`, in order of preference.
-        request_id: The id of the HTTP request that sent the message. Anything else is ignored.
-        placed_by: The member of staff who sent it; empty if a customer or program did.
-        counts_users: Whether an order without `buyers` counts towards the limits of its user.
-
-    Raises:
-        InvalidMessageError: The order can never be placed. The message says what to fix.
-    """
-    return order_in(
-        *(strict_json(body), group, default_hold, default_locations, request_id, placed_by),
-        counts_users=counts_users,
-    )
-
-
 def parse_order_or_amend(
     body: str, group: str | None, default_hold: int | None, sender: tuple[str, str], terms: Terms
 ) -> Order | OrderCommand:
@@ -87,8 +57,8 @@ def parse_order_or_amend(
 
     Args:
         body: The message as sent.
-        group: See `parse_order`.
-        default_hold: See `parse_order`.
+        group: See `order_in`.
+        default_hold: See `order_in`.
         sender: The id of the HTTP request that sent the message, and the member of staff who did, each empty if there is none.
         terms: What the stage decides about orders and amends.
 
@@ -135,8 +105,8 @@ def parse_order_event(
 
 def order_in(
     document: Any,
-    group: str | None,
-    default_hold: int | None,
+    group: str | None = None,
+    default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
     request_id: str = "",
     placed_by: str = "",
@@ -144,7 +114,16 @@ def order_in(
     whole: str = "the message",
     counts_users: bool = True,
 ) -> Order:
-    """Convert a document into an order. Error messages refer to the document as `whole`. For the other arguments, see `parse_order`.
+    """Convert a document into an order.
+
+    Args:
+        group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
+        default_hold: Seconds for which an order without `holdSeconds` holds stock until it is paid; None for no limit.
+        default_locations: Locations that serve an order without `locations`, in order of preference.
+        request_id: The id of the HTTP request that sent the message. Anything else is ignored.
+        placed_by: The member of staff who sent it; empty if a customer or program did.
+        whole: The name of the document in error messages.
+        counts_users: Whether an order without `buyers` counts towards the limits of its user.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
