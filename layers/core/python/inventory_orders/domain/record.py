@@ -393,9 +393,8 @@ class OrderRecord:
     @property
     def as_asked(self) -> OrderRecord:
         """The order with the lines and attributes that were ordered first."""
-        if self.asked is None:
-            return self
-        return replace(self, lines=self.asked.lines, attributes=self.asked.attributes)
+        first = self.asked
+        return replace(self, lines=first.lines, attributes=first.attributes) if first else self
 
     def is_as_in(self, version: int | None) -> bool:
         """Whether the order is as it was in a version, except for its hold. None stands for any version."""

@@ -301,8 +301,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
         return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
-    if isinstance(value, str):
-        value = value[:80]
     text = value.text if isinstance(value, Decimal) else json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
