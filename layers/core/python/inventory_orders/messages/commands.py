@@ -456,18 +456,7 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
     Raises:
         InvalidMessageError: A barcode has a wrong check digit, for example.
     """
-    return NewProduct(
-        key_in(document),
-        document["openingStock"],
-        document.get("lowStockThreshold", 0),
-        document.get("backorderLimit", 0),
-        document.get("name"),
-        document.get("price"),
-        all_written(document.get("barcodes", ())),
-        document.get("safetyStock", 0),
-        document.get("purchaseLimit"),
-        document.get("limitGroup"),
-    )
+    return NewProduct(key_in(document), document["openingStock"], **product_changes(document))
 
 
 def product_changes(document: Mapping[str, Any]) -> dict[str, Any]:
