@@ -37,7 +37,8 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.lanes.source import engine_with_lanes
-from inventory_orders.messages.commands import parse_order
+from inventory_orders.messages.commands import order_in
+from inventory_orders.messages.documents import strict_json
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Row, read_order
 from local import STATE, sample_orders, shelf
@@ -462,7 +463,7 @@ def _locations_in_words(
     if found == [DEFAULT_LOCATION]:
         return ""
     words = f" at {', '.join(map(location_name, found))}"
-    orders = (parse_order(m.body) for m in messages if m.order_id is not None)
+    orders = (order_in(strict_json(m.body)) for m in messages if m.order_id is not None)
     if setting == (DEFAULT_LOCATION,) or all(order.locations for order in orders):
         return words
     names = ", then ".join(map(location_name, setting))
@@ -707,7 +708,7 @@ def count_replayed(
 def _stored_id(message: OrderMessage, books: Books) -> str | None:
     """Return the id of a message's order if it is stored with the same content, else None."""
     try:
-        order = parse_order(message.body)
+        order = order_in(strict_json(message.body))
     except InvalidMessageError:
         return None
     row = books.orders.get(order.order_id)

@@ -20,7 +20,8 @@ from inventory_orders.domain.location import (
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.errors import InvalidMessageError
-from inventory_orders.messages.commands import parse_order
+from inventory_orders.messages.commands import order_in
+from inventory_orders.messages.documents import strict_json
 from local import ROOT
 from operations.orders_file import OrderMessage, message_of, order_message, read_orders
 
@@ -239,7 +240,7 @@ def _copy_of(message: OrderMessage, locations: tuple[str, ...]) -> OrderMessage:
         line["productId"] = _prefixed(COPY, line["productId"], _LONGEST_PRODUCT_ID)
     copy = message_of(json.dumps(document))
     try:
-        parse_order(copy.body, default_locations=locations)
+        order_in(strict_json(copy.body), default_locations=locations)
     except InvalidMessageError:
         return replace(copy, order_id=None)
     return copy
@@ -342,7 +343,7 @@ def demand(
     valid = [message for message in reversed(messages) if message.order_id is not None]
     wanted: dict[str, int] = {}
     for message in {message.order_id: message for message in valid}.values():
-        order = parse_order(message.body, default_locations=locations)
+        order = order_in(strict_json(message.body), default_locations=locations)
         for key, quantity in zip(order.offers[0], order.quantities.values(), strict=True):
             wanted[key] = wanted.get(key, 0) + quantity
         for key in order.product_ids:

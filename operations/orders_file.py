@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from inventory_orders.errors import InvalidMessageError
-from inventory_orders.messages.commands import MAX_QUANTITY, parse_order
+from inventory_orders.messages.commands import MAX_QUANTITY, order_in
+from inventory_orders.messages.documents import strict_json
 
 from .cells import attributes_in, check_codes, location_in, number_in
 from .columns import AS_NAMED, HINT, ColumnMap, faults_in
@@ -137,7 +138,7 @@ def message_of(body: str) -> OrderMessage:
 def _checked(body: str) -> tuple[OrderMessage, InvalidMessageError | None]:
     """Build a message from a body. Also returns an error if the body is not an order."""
     try:
-        order = parse_order(body)
+        order = order_in(strict_json(body))
     except InvalidMessageError as error:
         # Invalid bodies are sent too, because the service has to answer them. Each gets its own group.
         digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()

@@ -465,4 +465,4 @@ def _order_of(order_id: str, user_id: str, name: str, items: Sequence[dict[str, 
     """
     attributes = {"name": name}
     document = {"orderId": order_id, "userId": user_id, "items": items, "attributes": attributes}
-    return order_in(document, None, None, whole="the order")
+    return order_in(document, whole="the order")

@@ -12,13 +12,13 @@ from functools import partial
 import pytest
 
 from docs_generator import sample_events as samples
-from inventory_orders.messages.commands import parse_order
 from local import ROOT, tokens
 from local.invoke import invoke_deployed
 from operations import forget
 from operations.audit import read_books
 from operations.http_api import HttpApi
 from testing.world.events import order_body, sqs_event
+from tests.support.orders import parse_order
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh
 from tests.support.stack import cli, create, wait_until, wait_until_settled
 from tests.support.tokens import Issuer, issued_by

@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from bench import workloads
-from inventory_orders.messages.commands import parse_order
 from local import ROOT
 from operations.errors import UserError
+from tests.support.orders import parse_order
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from inventory_orders.domain.order_command import Terms
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Outcome
-from inventory_orders.messages.commands import parse_order, parse_order_command
+from inventory_orders.messages.commands import parse_order_command
 from inventory_orders.store.tables import Table
 from local import ROOT, demo, demo_report, sample_orders, shelf
 from local.commands import this_machine
@@ -36,6 +36,7 @@ from operations.queues import Depth
 from testing.schedules.in_turn.lanes import lend
 from testing.schedules.in_turn.shop import open_shop
 from tests.support.demo_figures import check_sums, figures
+from tests.support.orders import parse_order
 
 SERVICE = frozenset({("service", "inventory-orders-dev")})
 BORN = "2026-01-01T00:00:00.000000+00:00"

@@ -14,7 +14,6 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
-from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.tables import Table
 from local.commands import main
 from operations import forget as forgets
@@ -22,6 +21,7 @@ from operations.audit import read_books
 from operations.commands import tables as table_commands
 from operations.errors import UserError
 from testing.world.world import World
+from tests.support.orders import parse_order
 
 KEY = "a key of the shop's own, which is long enough"
 PSEUDONYM = "forgotten-" + hmac.new(KEY.encode(), b"u-7", hashlib.sha256).hexdigest()

@@ -9,7 +9,6 @@ from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.events import order_events
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import InvalidMessageError, Outcome
-from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.rows import decode, product_row
 from inventory_orders.store.tables import Table
@@ -17,6 +16,7 @@ from operations.load import Done
 from testing.schedules.in_turn.bench import product
 from testing.schedules.in_turn.lanes import LaneShop
 from testing.world.events import order_body
+from tests.support.orders import parse_order
 from tests.support.shelf import Shelf, codes, findings
 
 LIMITS = ("purchaseLimit", "limitGroup", "safetyStock")

@@ -18,10 +18,10 @@ from inventory_orders.messages.commands import (
     parse_adjustment,
     parse_catalogue_event,
     parse_command,
-    parse_order,
     parse_order_command,
 )
 from inventory_orders.messages.documents import json_schema
+from tests.support.orders import parse_order
 
 QUANTITY = "items[0].quantity"
 UTF16 = "\\ud83c\\udf75" * 64

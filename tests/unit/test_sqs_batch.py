@@ -11,13 +11,13 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import UnsupportedEventError
 from inventory_orders.invocation.sqs import Queue
 from inventory_orders.invocation.sqs_batch import Outcome, QueueRules, SqsBatch, read_messages
-from inventory_orders.messages.commands import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
 from testing.schedules.in_turn import bench as engine_bench
 from testing.schedules.in_turn.bench import product
 from testing.schedules.in_turn.shop import Fault
 from testing.world.events import order_body, sqs_event
 from testing.world.faults import THROTTLED
+from tests.support.orders import parse_order
 
 
 def parse(message):

@@ -110,15 +110,13 @@ class Adjustment(Change):
 
 def _content_of(adjustment: Adjustment | AdjustmentRecord) -> dict[str, object]:
     """What makes two adjustments the same request, by names that the sender knows."""
-    content: dict[str, object] = {
+    partner, side = adjustment.transfer_with, "to" if adjustment.delta < 0 else "from"
+    return {
         "delta": adjustment.delta if adjustment.counted is None else None,
         "counted": adjustment.counted,
         "reason": adjustment.reason,
+        **({} if partner is None else {side: location_of(partner)}),
     }
-    if adjustment.transfer_with is not None:
-        side = "to" if adjustment.delta < 0 else "from"
-        content[side] = location_of(adjustment.transfer_with)
-    return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from inventory_orders.domain.allotments import DEPOT, NO_UNITS, Page, PageEntry, PageKey
 from inventory_orders.domain.change import Decision, Transaction, Update
-from inventory_orders.domain.product import PageStock, Product, ProductsById, Stock
+from inventory_orders.domain.product import PageStock, Product, ProductsById
 
 
 class Allocation:
@@ -251,24 +251,23 @@ class Allocation:
         Raises:
             ValueError: A row of a lent product would fall to its threshold.
         """
-        updates, pages, stock_after = [], [], dict[str, Stock]()
-        for product_id, before in self._touched_rows.items():
-            after = self._written(before)
-            updates.append(Update(before, after))
-            self.rows[product_id] = stock_after[product_id] = after
-        sold_from = {stock.page for stock in self._sold.values()}
+        rows = {key: self._written(before) for key, before in self._touched_rows.items()}
+        self.rows |= rows
+        pages, sold_from = [], {stock.page for stock in self._sold.values()}
         for key in self._touched_pages:
             page = written = self._pages_stored[key]
             # An order's line names the version that its sale makes, even if the transaction also moves as many units in.
             entries, emptied = dict(self.entries(key)), frozenset(self._emptied[key])
             if (entries, emptied) != (page.entries, page.emptied) or key in sold_from:
-                version = page.version + 1
-                written = replace(page, version=version, entries=entries, emptied=emptied)
+                written = replace(page, version=page.version + 1, entries=entries, emptied=emptied)
             pages.append(Update(page, written))
             self._pages_stored[key] = written
-        stock_after |= self._sold
         transaction = Transaction(
-            tuple(updates), tuple(decisions), tuple(pages), stock_after, self._lent
+            tuple(Update(before, rows[key]) for key, before in self._touched_rows.items()),
+            tuple(decisions),
+            tuple(pages),
+            {**rows, **self._sold},
+            self._lent,
         )
         self._touched_rows, self._touched_pages, self._sold, self._lent = {}, {}, {}, {}
         return transaction

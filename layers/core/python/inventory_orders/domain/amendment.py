@@ -19,7 +19,7 @@ from inventory_orders.domain.order_command import (
     status_after,
     units_of,
 )
-from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.product import Stock, StockById, sum_by_key
 from inventory_orders.domain.purchases import PurchasesByBuyer, Refunds
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
@@ -194,12 +194,16 @@ class Amendment(Order):
         """
         again = Counter({p: n for p, n in self.bought.items() if p in self.quantities})
         less = Counter(self.transition.step.quantities if self.quantities else None)
-        units = Counter[str | None]()
+        units = Counter[str]()
         units.subtract(self.transition.order.groups_of(again + less))
-        for key, row in self._taken(products).items():
-            group = row.charged_group if row is not None and self.buyers else None
-            units[group] += self.quantities[product_of(key)] + again[product_of(key)]
-        return {group: n for group, n in units.items() if n and group is not None}
+        units.update(
+            sum_by_key(
+                (row.charged_group, self.quantities[product_of(key)] + again[product_of(key)])
+                for key, row in self._taken(products).items()
+                if self.buyers and row is not None and row.charged_group is not None
+            )
+        )
+        return {group: n for group, n in units.items() if n}
 
     def record(  # type: ignore[override]  # an order is written once, but amended later
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str

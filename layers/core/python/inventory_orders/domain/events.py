@@ -6,7 +6,7 @@ Events depend on nothing else, so the same change always leads to the same event
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -146,15 +146,19 @@ def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]
     )
 
 
-def _of_rejected_amends(before: Image, order: Mapping[str, Any]) -> Iterator[Event]:
+def _of_rejected_amends(before: Image, order: Mapping[str, Any]) -> list[Event]:
     """Build an event for each amend that was rejected in this change to an order."""
     earlier = [each["stepId"] for each in before.get("rejectedAmends", ())]
     new = [each for each in order.get("rejectedAmends", ()) if each["stepId"] not in earlier]
-    for rejected in new:
-        data, ending = {**order, "rejectedAmend": rejected}, f":{rejected['stepId']}"
-        yield _order_event(
-            *(EventType.ORDER_AMEND_REJECTED, data, None, ending if len(new) > 1 else "")
+    return [
+        _order_event(
+            EventType.ORDER_AMEND_REJECTED,
+            {**order, "rejectedAmend": each},
+            None,
+            f":{each['stepId']}" if len(new) > 1 else "",
         )
+        for each in new
+    ]
 
 
 OF_STEPS = {

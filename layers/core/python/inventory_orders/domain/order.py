@@ -25,7 +25,7 @@ from inventory_orders.domain.location import (
     product_of,
     stock_key,
 )
-from inventory_orders.domain.product import PageStock, Stock, StockById
+from inventory_orders.domain.product import PageStock, Stock, StockById, sum_by_key
 from inventory_orders.domain.purchases import MAX_GROUPS, BuyerKey, PurchasesByBuyer
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
@@ -140,17 +140,16 @@ class Order(Change):
         return Rejection(reason, first, shortages, self._asked(products))
 
     def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
-        found = [self.rejection(products)]
-        if charges := +Counter(self.charges(products)):
-            found.append(self._over_limit(products, charges, purchases))
-        return min(filter(None, found), key=_rank, default=None)
+        charges = +Counter(self.charges(products))
+        over_limit = self._over_limit(products, charges, purchases) if charges else None
+        return min(filter(None, (self.rejection(products), over_limit)), key=_rank, default=None)
 
     def charges(self, products: StockById) -> Mapping[str, int]:
-        units = Counter[str]()
-        for key, row in products.items() if self.buyers else ():
-            if row is not None and row.charged_group is not None:
-                units[row.charged_group] += self.quantities[product_of(key)]
-        return units
+        return sum_by_key(
+            (row.charged_group, self.quantities[product_of(key)])
+            for key, row in products.items()
+            if self.buyers and row is not None and row.charged_group is not None
+        )
 
     def _over_limit(
         self, products: StockById, charges: Mapping[str, int], purchases: PurchasesByBuyer
@@ -209,8 +208,7 @@ class Order(Change):
         return [each.rows or (each.subject,) for each in found if each is not None]
 
     def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
-        of_buyers = [rejection for rejection in rejections if rejection.rows]
-        if of_buyers:
+        if of_buyers := [rejection for rejection in rejections if rejection.rows]:
             return min(of_buyers, key=_rank)
         asked = rejections[0].asked
         reasons = {rejection.reason for rejection in rejections}
@@ -233,7 +231,7 @@ class Order(Change):
     def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
         """List the known shortages. Products other than the first are left out if lanes may hold more units of them."""
         return tuple(
-            Shortage.of(product, quantity)
+            Shortage(product_id, quantity, max(0, product.sellable))
             for product_id, product in products.items()
             if product is not None
             and not product.is_discontinued
@@ -280,21 +278,26 @@ class Order(Change):
     def lines(self, taken_from: Mapping[str, Stock]) -> tuple[OrderLine, ...]:
         """Build the lines to store. Each names the row or page from which its units were taken, if any were."""
         stock_of = {product_of(p): stock for p, stock in taken_from.items()}
-        lines = []
-        for product_id, quantity in self.quantities.items():
-            asked, stock = self.asked_locations.get(product_id), stock_of.get(product_id)
-            line = OrderLine(product_id, quantity, asked_location=asked)
-            if stock is not None:
-                location, at = location_of(stock.product_id), stock.created_at
-                group = stock.charged_group if self.buyers else None
-                line = replace(line, location_id=location, product_created_at=at, limit_group=group)
-            if isinstance(stock, PageStock):
-                line = replace(line, lane_page=str(stock.page), lane_version=stock.version)
-            elif stock is not None:
-                backordered = min(quantity, max(0, -stock.stock_count))
-                line = replace(line, product_version=stock.version, backordered=backordered)
-            lines.append(line)
-        return tuple(lines)
+        return tuple(self._line(p, stock_of.get(p)) for p in self.quantities)
+
+    def _line(self, product_id: str, stock: Stock | None) -> OrderLine:
+        quantity, asked = self.quantities[product_id], self.asked_locations.get(product_id)
+        if stock is None:
+            return OrderLine(product_id, quantity, asked_location=asked)
+        page = stock.page if isinstance(stock, PageStock) else None
+        return OrderLine(
+            product_id,
+            quantity,
+            product_created_at=stock.created_at,
+            product_version=stock.version if page is None else None,
+            lane_page=None if page is None else str(page),
+            lane_version=None if page is None else stock.version,
+            location_id=location_of(stock.product_id),
+            asked_location=asked,
+            limit_group=stock.charged_group if self.buyers else None,
+            # A page has no backorders.
+            backordered=min(quantity, max(0, -stock.stock_count)),
+        )
 
     def match(self, record: OrderRecord) -> MatchResult:
         if record.user_id is None:
@@ -312,8 +315,9 @@ class Order(Change):
         )
         if record.pseudonymised_at is not None:
             # Once the user is replaced by a pseudonym, only the ordered items can be compared.
-            user_id, buyers = record.user_id, record.buyers
-            sent = replace(sent, user_id=user_id, attributes=record.attributes, buyers=buyers)
+            sent = replace(
+                sent, user_id=record.user_id, attributes=record.attributes, buyers=record.buyers
+            )
         other = OtherRequest.between(_content_of(record), _content_of(sent))
         if record.buyers != sent.buyers:
             # Without values: neither a customer nor a log shows keys of buyers.
@@ -375,11 +379,10 @@ def _exceeded_limits(
     products: StockById, charges: Mapping[str, int], bought: Sequence[Mapping[str, int]]
 ) -> tuple[ExceededLimit, ...]:
     """The limits that buyers would exceed, one for each group: the lowest one of the order's products."""
-    lowest: dict[str | None, int] = {}
-    for row in products.values():
-        if row is not None:
-            limit = row.purchase_limit
-            lowest[row.charged_group] = min(limit, lowest.get(row.charged_group, limit))
+    rows = [row for row in products.values() if row is not None]
+    # The lowest limit of a group comes last.
+    rows.sort(key=lambda row: -row.purchase_limit)
+    lowest = {row.charged_group: row.purchase_limit for row in rows}
     found = (
         ExceededLimit(
             group, lowest[group], max((u.get(group, 0) for u in bought), default=0), wanted

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from inventory_orders.domain.change import (
     Change,
@@ -74,12 +75,6 @@ _STEPS_BEHIND: Mapping[RejectionReason, Collection[str]] = {
 }
 """The actions of earlier steps because of which commands are rejected."""
 
-_STAMPS: Mapping[str, str] = {
-    OrderStatus.CONFIRMED: "confirmed_at",
-    OrderStatus.FULFILLED: "fulfilled_at",
-}
-"""Attributes of an order that keep the time at which it entered a status."""
-
 MAX_HOLD = timedelta(days=7)
 """Maximum time between an order and the end of its hold."""
 
@@ -117,6 +112,9 @@ class Terms:
 
 
 DEFAULT_TERMS = Terms()
+
+_Answer: TypeAlias = "MatchResult | RejectionReason"
+"""What becomes of a command on an order that can take it. A reason stands for a rejection with the order as its subject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +201,8 @@ class OrderCommand(Change):
             for step in order.steps
             if step.action in actions and named <= (step.quantities or dict.fromkeys(named)).keys()
         ]
-        own = [step for step in steps if step.step_id == self.step_id]
-        return next(reversed(own or steps), None)
+        # The last one with the command's own id, otherwise the last one.
+        return max(reversed(steps), key=lambda step: step.step_id == self.step_id, default=None)
 
     @property
     def restocks(self) -> bool | None:
@@ -218,10 +216,13 @@ class OrderCommand(Change):
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(record.status))
         # When an order ends, all of its units go back on sale, even units that turn out to be lost later.
         ended = REASONS_OF_ENDS.get(status) if self.restock is False else None
-        answer = self._match_step(record) or ended or _ANSWERS.get((self.action, status))
-        if isinstance(answer, RejectionReason):
-            return Rejection(answer, record.order_id)
-        return answer or self._carry_out(record)
+        answer = (
+            self._match_step(record)
+            or ended
+            or _ANSWERS.get((self.action, status))
+            or self._carry_out(record)
+        )
+        return Rejection(answer, record.order_id) if isinstance(answer, RejectionReason) else answer
 
     def _match_step(self, order: OrderRecord) -> IdempotencyMatch | OtherRequest | Rejection | None:
         """Compare the command with the step, or the rejected amend, that has its id, if there is one."""
@@ -245,15 +246,15 @@ class OrderCommand(Change):
 
     # ------------------------------------------------------------------ transitions
 
-    def _carry_out(self, order: OrderRecord) -> MatchResult:
+    def _carry_out(self, order: OrderRecord) -> _Answer:
         return _CARRIED_OUT[self.action](self, order)
 
-    def _confirm(self, order: OrderRecord) -> MatchResult:
+    def _confirm(self, order: OrderRecord) -> _Answer:
         if (told := order.confirmation_rejected) is not None:
             final = _reason_of(order, told)
             if final is not RejectionReason.VERSION_CHANGED or told.if_version == self.if_version:
                 # The sender was told to refund the payment, so the answer stays the same.
-                return Rejection(final, order.order_id)
+                return final
         is_paid = order.status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED) or (
             order.status != OrderStatus.REJECTED and order.confirmed_at is not None
         )
@@ -261,9 +262,11 @@ class OrderCommand(Change):
         if reason := late or self._other_version(order, is_paid=is_paid):
             # A late payment, or one of another total: the row records it.
             return self._rejected(order, Rejection(reason, order.order_id))
-        if is_paid:
-            return IdempotencyMatch.SAME_REQUEST
-        return self._transition(OrderStatus.CONFIRMED, order)
+        return (
+            IdempotencyMatch.SAME_REQUEST
+            if is_paid
+            else self._transition(OrderStatus.CONFIRMED, order)
+        )
 
     def _other_version(self, order: OrderRecord, *, is_paid: bool) -> RejectionReason | None:
         """`VERSION_CHANGED` if the order has changed since the version that was paid or, if it is paid, another one was confirmed."""
@@ -272,9 +275,9 @@ class OrderCommand(Change):
         is_right = is_confirmed if is_paid else order.is_as_in(self.if_version)
         return None if is_right else RejectionReason.VERSION_CHANGED
 
-    def _extend(self, order: OrderRecord) -> MatchResult:
+    def _extend(self, order: OrderRecord) -> _Answer:
         if order.expires_at is None:
-            return Rejection(RejectionReason.NOT_HELD, order.order_id)
+            return RejectionReason.NOT_HELD
         created = datetime.fromisoformat(_stored_time(order, "createdAt", order.created_at))
         latest = min(created, _LAST_DAY) + MAX_HOLD
         end = min(self.until, latest.isoformat(timespec="microseconds"))
@@ -282,23 +285,21 @@ class OrderCommand(Change):
             return IdempotencyMatch.SAME_REQUEST
         return self._transition(order.status, order, extended_to=end)
 
-    def _expire(self, order: OrderRecord) -> MatchResult:
+    def _expire(self, order: OrderRecord) -> _Answer:
         if order.expires_at is None:
-            return Rejection(RejectionReason.NOT_HELD, order.order_id)
+            return RejectionReason.NOT_HELD
         if _stored_time(order, "expiresAt", order.expires_at) > self.ended_by:
-            return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
+            return RejectionReason.HOLD_NOT_ENDED
         return self._transition(OrderStatus.EXPIRED, order, _open_units(order))
 
-    def _fulfil(self, order: OrderRecord) -> MatchResult:
+    def _fulfil(self, order: OrderRecord) -> _Answer:
         if self.quantities:
             return self._move_open(order)
+        has_id = self.step_id is not None
         if order.status == OrderStatus.FULFILLED:
-            if self.step_id is None:
-                return IdempotencyMatch.SAME_REQUEST
-            return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
-        undone = any(step.action == OrderAction.UNFULFIL for step in order.steps)
-        if undone and self.step_id is None:
-            return Rejection(RejectionReason.STEP_ID_NEEDED, order.order_id)
+            return RejectionReason.ORDER_FULFILLED if has_id else IdempotencyMatch.SAME_REQUEST
+        if not has_id and any(step.action == OrderAction.UNFULFIL for step in order.steps):
+            return RejectionReason.STEP_ID_NEEDED
         return self._transition(OrderStatus.FULFILLED, order)
 
     def _unfulfil(self, order: OrderRecord) -> MatchResult:
@@ -311,36 +312,32 @@ class OrderCommand(Change):
                 return Rejection(RejectionReason.TOO_LATE, product_id)
         return self._transition(OrderStatus.CONFIRMED, order, moved)
 
-    def _cancel(self, order: OrderRecord) -> MatchResult:
-        if not self.quantities:
-            given = any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps)
-            if order.status == OrderStatus.FULFILLED:
-                if given:
-                    return IdempotencyMatch.SAME_REQUEST
-                return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
-            if given:
-                # A hand-over was taken back since, so it may be a late duplicate.
-                return Rejection(RejectionReason.STEP_ID_NEEDED, order.order_id)
-        return self._move_open(order)
+    def _cancel(self, order: OrderRecord) -> _Answer:
+        if self.quantities:
+            return self._move_open(order)
+        given = any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps)
+        if order.status == OrderStatus.FULFILLED:
+            return IdempotencyMatch.SAME_REQUEST if given else RejectionReason.ORDER_FULFILLED
+        # If it was given, a hand-over was taken back since, so it may be a late duplicate.
+        return RejectionReason.STEP_ID_NEEDED if given else self._move_open(order)
 
     def _move_open(self, order: OrderRecord) -> MatchResult:
         """Fulfil or cancel the named open units, or all of them. The order ends when no open units are left."""
         still_open = _open_units(order)
         moved = self.quantities or still_open
-        for product_id, quantity in moved.items():
-            if quantity > still_open.get(product_id, 0):
-                return Rejection(RejectionReason.NOT_OPEN, product_id)
+        if too_many := Counter(moved) - Counter(still_open):
+            return Rejection(RejectionReason.NOT_OPEN, next(iter(too_many)))
         return self._transition(status_after(order, self.step("", moved)), order, moved)
 
-    def _return(self, order: OrderRecord) -> MatchResult:
-        units, is_early = units_of(order), False
-        for product_id, quantity in self.quantities.items():
-            line = units.get(product_id, LineUnits(0))
-            if quantity > line.delivered + line.open:
-                return Rejection(RejectionReason.NOT_DELIVERED, product_id)
-            is_early |= quantity > line.delivered
-        if is_early:
-            return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
+    def _return(self, order: OrderRecord) -> _Answer:
+        units = units_of(order)
+        undelivered = Counter(self.quantities) - Counter(
+            {product_id: line.delivered for product_id, line in units.items()}
+        )
+        if too_many := undelivered - Counter({p: line.open for p, line in units.items()}):
+            return Rejection(RejectionReason.NOT_DELIVERED, next(iter(too_many)))
+        if undelivered:
+            return RejectionReason.NOT_FULFILLED
         return self._transition(order.status, order, self.quantities)
 
     def _rejected(self, order: OrderRecord, rejection: Rejection) -> Transition:
@@ -390,7 +387,7 @@ class OrderCommand(Change):
         }
 
 
-_CARRIED_OUT: Mapping[OrderAction, Callable[[OrderCommand, OrderRecord], MatchResult]] = {
+_CARRIED_OUT: Mapping[OrderAction, Callable[[OrderCommand, OrderRecord], _Answer]] = {
     OrderAction.CONFIRM: OrderCommand._confirm,
     OrderAction.EXTEND: OrderCommand._extend,
     OrderAction.EXPIRE: OrderCommand._expire,
@@ -456,8 +453,9 @@ class Transition(Change):
 
     def written_on(self, page: OutboundPage) -> Transition:
         """Return the same change with the outbound page that its record will name."""
-        step = replace(self.step, out_page=str(page.key), out_version=page.version)
-        return replace(self, step=step)
+        return replace(
+            self, step=replace(self.step, out_page=str(page.key), out_version=page.version)
+        )
 
     @property
     def product_ids(self) -> Collection[str]:
@@ -492,16 +490,15 @@ class Transition(Change):
             # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in order.steps if not (extends and s.action == step.action))
-            stamps = _stamps(step.action, self.status, at)
             # A hold ends when its status changes.
-            is_held = self.status == OrderStatus.PENDING
+            is_held, is_new = self.status == OrderStatus.PENDING, self.status != order.status
             written = replace(
                 order,
                 status=self.status,
                 steps=(*kept, step),
                 expires_at=(self.extended_to or order.expires_at) if is_held else None,
                 changed_version=order.changed_version if extends else version,
-                **({} if self.status == order.status else stamps),
+                **(_stamps(order, step.action, self.status, at) if is_new else {}),
             )
         return Update(order, replace(written, last_updated_at=at, version=version))
 
@@ -514,11 +511,13 @@ def _restocked(keys: Iterable[str], after: Mapping[str, Stock]) -> dict[str, Any
     return {"restocked_versions": versions, "restocked_pages": pages}
 
 
-def _stamps(action: str, status: str, at: str) -> dict[str, Any]:
-    """The times that an action sets when it changes the status of an order. An order was paid before a hand-over is taken back."""
-    if action == OrderAction.UNFULFIL:
-        return {"status_at": at, "fulfilled_at": None}
-    return dict.fromkeys({"status_at", _STAMPS.get(status, "status_at")}, at)
+def _stamps(order: OrderRecord, action: str, status: str, at: str) -> dict[str, Any]:
+    """The times of an order after an action changes its status. If a hand-over is taken back, it was paid before."""
+    return {
+        "status_at": at,
+        "confirmed_at": at if action == OrderAction.CONFIRM else order.confirmed_at,
+        "fulfilled_at": at if status == OrderStatus.FULFILLED else None,
+    }
 
 
 def _handed_over_at(order: OrderRecord, product_id: str) -> str:

@@ -71,8 +71,11 @@ class Supply:
 
     def size(self, places: Collection[Place]) -> int:
         """Add up the bytes of rows and pages as stored. A buyer's row that is not known counts as empty."""
-        bought = (self.purchases.get(key) for key in places if isinstance(key, BuyerKey))
-        of_buyers = sum(each.size for each in bought if each is not None)
+        of_buyers = sum(
+            self.purchases[p].size
+            for p in places
+            if isinstance(p, BuyerKey) and p in self.purchases
+        )
         return of_buyers + self.allocation.size(p for p in places if not isinstance(p, BuyerKey))
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
@@ -330,8 +333,7 @@ class _Choice:
             if (product := self.working[product_id]) is not None:
                 after = product.with_stock(product.stock_count + delta, product.version)
                 self.working[product_id] = replace(after, **decision.change.stamps)
-        for key in decision.buyers:
-            self.bought[key] = self.bought[key].plus(decision.charges)
+        self.bought |= {key: self.bought[key].plus(decision.charges) for key in decision.buyers}
         self.bought |= {
             key: self.bought[key].plus({group: -n for group, n in units.items()})
             for key, units in decision.change.refunds.items()

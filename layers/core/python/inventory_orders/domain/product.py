@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.words import words_of
 from inventory_orders.errors import InvalidMessageError
+
+K = TypeVar("K")
 
 _MOST_WORDS = 8
 """How many words of a product's name, and of its id, a search knows."""
@@ -126,9 +129,7 @@ class Product:
     @property
     def spare_units(self) -> int:
         """Units that can be taken from the row without recalling any from lanes."""
-        if self.lent_to:
-            return self.stock_count - self.least_if_lent
-        return self.sellable
+        return self.stock_count - self.least_if_lent if self.lent_to else self.sellable
 
     @property
     def least_if_lent(self) -> int:
@@ -147,8 +148,7 @@ class Product:
     @property
     def charged_group(self) -> str | None:
         """The group to which units of a product with a purchase limit are charged; None without a limit."""
-        own = self.limit_group or product_of(self.product_id)
-        return own if self.purchase_limit else None
+        return (self.limit_group or product_of(self.product_id)) if self.purchase_limit else None
 
     def may_change_by(self, delta: int) -> bool:
         """Whether `delta` units may be added to the row, or taken from it if negative, while lanes may hold more."""
@@ -233,6 +233,14 @@ Stock = Product | PageStock
 
 StockById = Mapping[str, Stock | None]
 """Units by product id; None for a product that does not exist."""
+
+
+def sum_by_key(units: Iterable[tuple[K, int]]) -> Counter[K]:
+    """Add up units by key, such as a product or a group of products."""
+    total: Counter[K] = Counter()
+    for key, n in units:
+        total[key] += n
+    return total
 
 
 def check_terms(product: Product | NewProduct, *, names_group: bool = True) -> None:
@@ -349,7 +357,7 @@ DETAILS = ("name", "price")
 """The attributes of which a catalogue event has a snapshot."""
 
 
-_DIGITS = re.compile("[0-9]+")
+_NUMBER = re.compile("(?=[0-9])0*([0-9]*)")
 
 
 def sortable_id(event_id: str) -> str:
@@ -358,12 +366,8 @@ def sortable_id(event_id: str) -> str:
     Before each number, without its leading zeros, comes the number of its digits. The id itself follows, so that different ids
     stay different: `e-0019 e-9` and `e-00210 e-10`. A space sorts before all characters of an id.
     """
-
-    def with_length(found: re.Match[str]) -> str:
-        number = found[0].lstrip("0")
-        return f"{len(number):03}{number}"
-
-    return f"{_DIGITS.sub(with_length, event_id)} {event_id}"
+    sortable = _NUMBER.sub(lambda number: f"{len(number[1]):03}{number[1]}", event_id)
+    return f"{sortable} {event_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ class Purchases:
         version: Rises by one with every write; 0 if the row does not exist.
         epoch: A random value set by the first write. Version and epoch together fence the row's writers.
         units: By group.
-        last_updated_at: When the row was last written; empty if never.
         size: Bytes of the stored item.
     """
 
@@ -42,7 +41,6 @@ class Purchases:
     version: int
     epoch: str
     units: Mapping[str, int] = field(default_factory=dict)
-    last_updated_at: str = ""
     size: int = field(default=0, compare=False)
 
     def plus(self, charges: Mapping[str, int]) -> Purchases:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, stock_key
+from inventory_orders.domain.product import sum_by_key
 from inventory_orders.domain.purchases import BuyerKey, Refunds
 from inventory_orders.domain.rejection import ExceededLimit, Rejection, Shortage
 from inventory_orders.errors import CorruptItemError
@@ -392,9 +393,8 @@ class OrderRecord:
     @property
     def as_asked(self) -> OrderRecord:
         """The order with the lines and attributes that were ordered first."""
-        if self.asked is None:
-            return self
-        return replace(self, lines=self.asked.lines, attributes=self.asked.attributes)
+        first = self.asked
+        return replace(self, lines=first.lines, attributes=first.attributes) if first else self
 
     def is_as_in(self, version: int | None) -> bool:
         """Whether the order is as it was in a version, except for its hold. None stands for any version."""
@@ -427,11 +427,11 @@ class OrderRecord:
 
     def groups_of(self, units: Mapping[str, int]) -> Counter[str]:
         """Add up units of its lines, by product id, by the group to which they were charged."""
-        groups = Counter[str]()
-        for line in self.lines:
-            if line.limit_group is not None:
-                groups[line.limit_group] += units.get(line.product_id, 0)
-        return groups
+        return sum_by_key(
+            (line.limit_group, units.get(line.product_id, 0))
+            for line in self.lines
+            if line.limit_group is not None
+        )
 
     def require_version(self) -> OrderRecord:
         """Check that the order has a valid version, and return the order.

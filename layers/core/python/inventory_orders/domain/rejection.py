@@ -206,11 +206,6 @@ class Shortage:
     wanted: int
     available: int
 
-    @classmethod
-    def of(cls, product: Stock, wanted: int) -> Shortage:
-        """Describe the shortage of a product that has fewer than `wanted` units."""
-        return cls(product.product_id, wanted, max(0, product.sellable))
-
 
 @dataclass(frozen=True, slots=True)
 class ExceededLimit:

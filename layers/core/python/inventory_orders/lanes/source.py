@@ -187,15 +187,13 @@ class LaneSource(Source):
         """Whether to use the depot instead of rows, for products of which this process's lane has too few units."""
         # Only the row sells a product that was sold out when the row was last read.
         wanted = [product_id for product_id in lacks if not self._sold_out.get(product_id)]
+        if len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.has, wanted)):
+            return True
         if self.depot.line.is_empty:
             # One visit that fills the lane is better than writing rows batch after batch.
-            is_better = any(map(self.lane.units, wanted))
-        else:
-            # A visitor fills the lanes of all who wait, and writing rows would make its loans fail.
-            is_better = self.depot.combines and bool(wanted)
-        if is_better:
-            return True
-        return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.has, wanted))
+            return any(map(self.lane.units, wanted))
+        # A visitor fills the lanes of all who wait, and writing rows would make its loans fail.
+        return self.depot.combines and bool(wanted)
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether the row has too few units, and lanes may hold more."""

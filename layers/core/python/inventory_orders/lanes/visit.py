@@ -196,9 +196,9 @@ class Visit:
         return 0 < len(rows) == len(sold_out)
 
     def _rows_to_watch(self) -> list[str]:
-        """The rows that may show that everything is sold out, if they are few."""
-        unknown = self._batch.known.unknown(self._need)
-        is_scarce = bool(unknown) or all(map(self._is_scarce, self._need))
+        """The rows that may show that everything is sold out, if they are few. Unknown ones are only read together with pages."""
+        is_unknown = self._depot.combines and self._batch.known.unknown(self._need)
+        is_scarce = is_unknown or all(map(self._is_scarce, self._need))
         return [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
 
     def prepare(self, commit: Commit, *, recalls: bool) -> Supply | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import DEFAULT_TERMS, OrderCommand, Terms
-from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, sum_by_key
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
@@ -51,36 +50,6 @@ MAX_NOTE = 128
 _REQUEST_ID = re.compile("[0-9a-f-]{36}")
 
 
-def parse_order(
-    body: str,
-    group: str | None = None,
-    default_hold: int | None = None,
-    default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
-    request_id: str = "",
-    placed_by: str = "",
-    *,
-    counts_users: bool = True,
-) -> Order:
-    """Parse a message that contains an order.
-
-    Args:
-        body: The message as sent.
-        group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
-        default_hold: Seconds for which an order without `holdSeconds` holds stock until it is paid; None for no limit.
-        default_locations: Locations that serve an order without `locations`, in order of preference.
-        request_id: The id of the HTTP request that sent the message. Anything else is ignored.
-        placed_by: The member of staff who sent it; empty if a customer or program did.
-        counts_users: Whether an order without `buyers` counts towards the limits of its user.
-
-    Raises:
-        InvalidMessageError: The order can never be placed. The message says what to fix.
-    """
-    return order_in(
-        *(strict_json(body), group, default_hold, default_locations, request_id, placed_by),
-        counts_users=counts_users,
-    )
-
-
 def parse_order_or_amend(
     body: str, group: str | None, default_hold: int | None, sender: tuple[str, str], terms: Terms
 ) -> Order | OrderCommand:
@@ -88,8 +57,8 @@ def parse_order_or_amend(
 
     Args:
         body: The message as sent.
-        group: See `parse_order`.
-        default_hold: See `parse_order`.
+        group: See `order_in`.
+        default_hold: See `order_in`.
         sender: The id of the HTTP request that sent the message, and the member of staff who did, each empty if there is none.
         terms: What the stage decides about orders and amends.
 
@@ -136,8 +105,8 @@ def parse_order_event(
 
 def order_in(
     document: Any,
-    group: str | None,
-    default_hold: int | None,
+    group: str | None = None,
+    default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
     request_id: str = "",
     placed_by: str = "",
@@ -145,7 +114,16 @@ def order_in(
     whole: str = "the message",
     counts_users: bool = True,
 ) -> Order:
-    """Convert a document into an order. Error messages refer to the document as `whole`. For the other arguments, see `parse_order`.
+    """Convert a document into an order.
+
+    Args:
+        group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
+        default_hold: Seconds for which an order without `holdSeconds` holds stock until it is paid; None for no limit.
+        default_locations: Locations that serve an order without `locations`, in order of preference.
+        request_id: The id of the HTTP request that sent the message. Anything else is ignored.
+        placed_by: The member of staff who sent it; empty if a customer or program did.
+        whole: The name of the document in error messages.
+        counts_users: Whether an order without `buyers` counts towards the limits of its user.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
@@ -213,9 +191,7 @@ def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
         InvalidMessageError: The lines of one product add up to too many units.
     """
     # Checked separately, two lines of 5 would pass with 5 in stock.
-    quantities: Counter[str] = Counter()
-    for line in document["items"]:
-        quantities[line["productId"]] += line["quantity"]
+    quantities = sum_by_key((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
         if quantity > MAX_QUANTITY:
             raise InvalidMessageError(
@@ -392,9 +368,12 @@ def order_command(
             "SCHEMA_VIOLATION", "items: is missing; an amend needs items or attributes", "items"
         )
     _check_size(document.get("attributes", {}))
-    locations = _locations_of_lines({"items": (), **document})
-    attributes = document.get("attributes")
-    return Amend(**fields, group=group, locations=locations, attributes=attributes)
+    return Amend(
+        **fields,
+        group=group,
+        locations=_locations_of_lines({"items": (), **document}),
+        attributes=document.get("attributes"),
+    )
 
 
 def parse_adjustment(body: str) -> Adjustment:
@@ -477,18 +456,7 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
     Raises:
         InvalidMessageError: A barcode has a wrong check digit, for example.
     """
-    return NewProduct(
-        key_in(document),
-        document["openingStock"],
-        document.get("lowStockThreshold", 0),
-        document.get("backorderLimit", 0),
-        document.get("name"),
-        document.get("price"),
-        all_written(document.get("barcodes", ())),
-        document.get("safetyStock", 0),
-        document.get("purchaseLimit"),
-        document.get("limitGroup"),
-    )
+    return NewProduct(key_in(document), document["openingStock"], **product_changes(document))
 
 
 def product_changes(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -292,9 +292,8 @@ _RULES_ON_FIELDS = {
 def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
     """Say that a field does not have one of its allowed values. If the field is missing, pass None."""
     wanted = f"must be one of {', '.join(allowed)}"
-    if given is None:
-        return f"{field}: is missing; it {wanted}"
-    return f"{field}: {wanted}, but is {_shown(given)}"
+    problem = f"is missing; it {wanted}" if given is None else f"{wanted}, but is {_shown(given)}"
+    return f"{field}: {problem}"
 
 
 def _shown(value: Any) -> str:
@@ -302,8 +301,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
         return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
-    if isinstance(value, str):
-        value = value[:80]
     text = value.text if isinstance(value, Decimal) else json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 

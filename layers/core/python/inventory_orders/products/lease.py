@@ -57,9 +57,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
-from inventory_orders.store.cancellations import (
-    TransactionCancelledError,
-)
+from inventory_orders.store.cancellations import TransactionCancelledError, require_product
 from inventory_orders.store.writes import (
     Action,
     ActionKind,
@@ -142,8 +140,7 @@ class Lease:
             _, lease.product = update_product(client, product_id, lock, deadline, stats)
             # The lock is also ours if the response to an earlier attempt was lost.
             if lease.product.locked_by != owner:
-                left = lease.product.lease_left(client.clock.now().timestamp())
-                if left > 0:
+                if (left := lease.product.lease_left(client.clock.now().timestamp())) > 0:
                     raise LeaseHeldError(in_words(product_id), left)
                 raise ContentionError(
                     f"concurrent writers changed {in_words(product_id)} on every attempt"
@@ -442,11 +439,7 @@ def read_on_hand(
     """
     request = partial(client.store.read_together, [key, *OUTBOUND_KEYS])
     found = client.call(request, deadline, stats, attempts=attempts)
-    row = found.products.get(key)
-    if row is None:
-        raise found.unreadable.get(key) or ProductNotFoundError(
-            f"there is no product {in_words(key)}"
-        )
+    row = require_product(found.unreadable.get(key) or found.products.get(key), key)
     return row, row.on_hand - found.outbound_units(row)
 
 

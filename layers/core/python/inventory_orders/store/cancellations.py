@@ -82,8 +82,7 @@ class CancellationReason:
     @property
     def product_id(self) -> str:
         """The product whose row the action would have written; empty for any other action."""
-        subject = self.action.subject
-        return subject if isinstance(subject, str) else ""
+        return self.action.subject if isinstance(self.action.subject, str) else ""
 
 
 def limits_of(response: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[Limit, ...]:

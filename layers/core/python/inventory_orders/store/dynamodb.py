@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
@@ -17,7 +17,7 @@ from inventory_orders.domain.barcode import BarcodeKey
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.purchases import BuyerKey, Purchases
-from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
+from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.errors import (
     AWS_UNREACHABLE,
     CorruptItemError,
@@ -145,19 +145,13 @@ class Snapshot:
                 self.outbound[key] = found or OutboundPage(key, 0, new_epoch())
             case BuyerKey():
                 self.purchases[key] = found or Purchases(key, 0, new_epoch())
+            case str() if isinstance(found, CorruptItemError):
+                self.unreadable[key] = found
             case str():
-                self._add_product(key, found)
-            case OrderKey() | AdjustmentKey():
-                if found is not None:
-                    self.records[key] = found
-            case unknown:
-                assert_never(unknown)
-
-    def _add_product(self, key: str, found: Product | CorruptItemError | None) -> None:
-        if isinstance(found, CorruptItemError):
-            self.unreadable[key] = found
-        else:
-            self.products[key] = found
+                self.products[key] = found
+            # A record that does not exist is left out.
+            case _ if found is not None:
+                self.records[key] = found
 
 
 def new_epoch() -> str:
@@ -360,16 +354,11 @@ class Store:
             CorruptItemError: DynamoDB does not accept the row, or the written row breaks the table's contract in a way that no
                 condition can detect.
         """
-        sound = replace(
-            write,
-            condition=f"{_SOUND} AND {write.condition}",
-            values={**write.values, "number": "N", "text": "S"},
-        )
         try:
             response = self.update(
                 Table.PRODUCTS,
                 key_item(product_id),
-                sound,
+                write.on(_SOUND, number="N", text="S"),
                 ReturnValues="ALL_NEW",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from decimal import Decimal
-from typing import Any, assert_never
+from operator import attrgetter
+from typing import Any
 
 from inventory_orders.domain.adjustment import STEPS_OF_TRANSFERS
 from inventory_orders.domain.allotments import NO_NEEDS, LaneLease, Needs, Page, PageEntry, PageKey
@@ -125,27 +126,24 @@ Found = (
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
+_KEYS: Mapping[type, tuple[Table, Callable[[Any], tuple[str, ...]]]] = {
+    str: (Table.PRODUCTS, lambda product_id: (product_id,)),
+    OrderKey: (Table.ORDERS, lambda key: (key.order_id,)),
+    AdjustmentKey: (Table.STOCK_ADJUSTMENTS, attrgetter("product_id", "adjustment_id")),
+    PageKey: (Table.ALLOTMENTS, lambda key: (str(key),)),
+    OutboundKey: (Table.ALLOTMENTS, lambda key: (str(key),)),
+    int: (Table.ALLOTMENTS, lambda lane: (f"{lane}/lease",)),
+    WordKey: (Table.WORDS, lambda key: (key.word[:2], "#".join(key))),
+    BarcodeKey: (Table.BARCODES, tuple),
+    BuyerKey: (Table.PURCHASES, tuple),
+}
+"""By the type of a key: its table, and the function that returns the values of its key attributes."""
+
+
 def key_of(key: Key | ListingKey | int) -> tuple[Table, tuple[str, ...]]:
     """The table of a key, and the values of its key attributes. The number of a lane stands for the lane's lease."""
-    match key:
-        case int():
-            return Table.ALLOTMENTS, (f"{key}/lease",)
-        case PageKey() | OutboundKey():
-            return Table.ALLOTMENTS, (str(key),)
-        case OrderKey(order_id):
-            return Table.ORDERS, (order_id,)
-        case AdjustmentKey(product_id, adjustment_id):
-            return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
-        case WordKey():
-            return Table.WORDS, (key.word[:2], "#".join(key))
-        case BarcodeKey(code):
-            return Table.BARCODES, (code,)
-        case BuyerKey(buyer):
-            return Table.PURCHASES, (buyer,)
-        case str():
-            return Table.PRODUCTS, (key,)
-        case unknown:
-            assert_never(unknown)
+    table, values = _KEYS[type(key)]
+    return table, values(key)
 
 
 def described(key: Key | ListingKey | int) -> str:
@@ -275,8 +273,7 @@ def page_units(page: Page | OutboundPage) -> bytes:
         entries = [
             [product_id, entry.created_at, entry.units, entry.reach]
             for product_id, entry in sorted(page.entries.items())
-        ]
-        entries += [[product_id] for product_id in sorted(page.emptied)]
+        ] + [[product_id] for product_id in sorted(page.emptied)]
     return zlib.compress(json.dumps(entries, separators=(",", ":")).encode())
 
 
@@ -368,13 +365,11 @@ def read_lease(item: Item) -> LaneLease:
 
 def _read_needs(item: Item) -> Needs:
     """The needs in the row of a lease. Every visitor of the depot uses them, so none may come to grief over them."""
-    try:
+    with suppress(KeyError, ValueError, TypeError, AttributeError):
         needs = Needs(**plain_value(item["needs"]))
         numbers = (needs.orders, needs.version + 1, needs.until, *needs.units.values())
         if all(needs.units) and all(isinstance(n, int) and n > 0 for n in numbers):
             return needs
-    except (KeyError, ValueError, TypeError, AttributeError):
-        pass
     return NO_NEEDS
 
 
@@ -388,8 +383,7 @@ def read_purchases(item: Item) -> Purchases:
     key = BuyerKey(row["buyer"])
     try:
         units = {group: int(n["N"]) for group, n in item["units"]["M"].items()}
-        at, size = row.get("lastUpdatedAt", ""), size_of(item)
-        return Purchases(key, int(item["_version"]["N"]), _text(row, "epoch"), units, at, size)
+        return Purchases(key, int(item["_version"]["N"]), _text(row, "epoch"), units, size_of(item))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorruptItemError(
             f"{key} break the contract of the Purchases table ({type(error).__name__}: {error}); repair the item",
@@ -744,6 +738,23 @@ _TOO_LARGE = Decimal("1E+126")
 """docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html"""
 
 
+def _plain_number(digits: str) -> int | Decimal:
+    number = Decimal(digits)
+    # DynamoDB does not store larger numbers, and converting one to an int can take minutes.
+    if number.copy_abs() >= _TOO_LARGE:
+        raise ValueError("the number is too large")
+    return int(number) if number == number.to_integral_value() else number
+
+
+_PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    "N": _plain_number,
+    "L": lambda elements: [plain_value(element) for element in elements],
+    "M": decode,
+    "NULL": lambda _: None,
+}
+"""How to convert values, by their type. Values of other types stay as they are."""
+
+
 def plain_value(value: Mapping[str, Any] | None) -> Any:
     """Convert the value of an attribute; None if the attribute is missing.
 
@@ -752,22 +763,8 @@ def plain_value(value: Mapping[str, Any] | None) -> Any:
     """
     if value is None:
         return None
-    kind, content = next(iter(value.items()))
-    match kind:
-        case "N":
-            number = Decimal(content)
-            # DynamoDB does not store larger numbers, and converting one to an int can take minutes.
-            if not -_TOO_LARGE < number < _TOO_LARGE:
-                raise ValueError("the number is too large")
-            return int(number) if number == number.to_integral_value() else number
-        case "L":
-            return [plain_value(element) for element in content]
-        case "M":
-            return decode(content)
-        case "NULL":
-            return None
-        case _:
-            return content
+    ((kind, content),) = value.items()
+    return _PLAIN[kind](content) if kind in _PLAIN else content
 
 
 def _typed_value(value: Any) -> dict[str, Any]:

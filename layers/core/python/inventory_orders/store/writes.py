@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.barcode import key_of_barcode
 from inventory_orders.domain.change import Transaction, Update
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
-from inventory_orders.domain.outbound import OutboundKey
+from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import (
     DETAILS,
     CatalogueEvent,
@@ -42,9 +42,6 @@ from inventory_orders.store.rows import (
     word_row,
 )
 from inventory_orders.store.tables import KEYS
-
-if TYPE_CHECKING:
-    from inventory_orders.domain.outbound import Generation, OutboundPage
 
 _ALIAS = re.compile(r"#(\w+)")
 
@@ -148,9 +145,10 @@ def _raise_version(
 
 def details_write(event: CatalogueEvent, moment: datetime) -> Write:
     """Build the write that applies a catalogue event, unless a newer event was applied, or the event has another name."""
-    details = {name: event.details.get(name) for name in DETAILS}
-    # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
-    details["priceChangedAt"] = event.event_time if "price" in event.details else None
+    details = {name: event.details.get(name) for name in DETAILS} | {
+        # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
+        "priceChangedAt": event.event_time if "price" in event.details else None
+    }
     changed = drop_none(details) | {
         "detailsEventTime": event.event_time,
         "detailsEventId": sortable_id(event.event_id),
@@ -384,32 +382,37 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         now: The current time.
     """
     at = timestamp(now)
-    actions = [
-        (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
-        for u in transaction.updates
-    ]
-    actions += [fold_action(lot, -units, now) for lot, units in transaction.on_hand.items()]
     outbound = () if transaction.outbound is None else (transaction.outbound,)
     counted = (*transaction.pages, *outbound, *transaction.purchases)
-    actions += [page_action(update, at) for update in counted]
-    actions += [refund_action(key, units, at) for key, units in transaction.refunds.items()]
-    if transaction.release is not None:
-        lease = transaction.release
-        actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
-    for decision, after in zip(transaction.decisions, transaction.stock_after_each(), strict=True):
-        for part in decision.records:
-            record = part.record(decision.rejection, after, at)
-            actions.append(record_action(part.record_key, record))
-    return actions
+    decided = zip(transaction.decisions, transaction.stock_after_each(), strict=True)
+    lease = transaction.release
+    return [
+        *(
+            (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
+            for u in transaction.updates
+        ),
+        *(fold_action(lot, -units, now) for lot, units in transaction.on_hand.items()),
+        *(page_action(update, at) for update in counted),
+        *(refund_action(key, units, at) for key, units in transaction.refunds.items()),
+        *([Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner))] if lease else []),
+        *(
+            record_action(part.record_key, part.record(decision.rejection, after, at))
+            for decision, after in decided
+            for part in decision.records
+        ),
+    ]
+
+
+def _absent(key: Key) -> str:
+    """Build the condition that no item has this key."""
+    return f"attribute_not_exists(#{KEYS[key_of(key)[0]][0]})"
 
 
 def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action:
     """Build the action that writes a new record, or updates an order if it has not changed since it was read."""
     if not isinstance(write, Update):
-        table, _ = key_of(key)
         row = order_row(write) if isinstance(write, OrderRecord) else adjustment_row(write)
-        new = Write(row=row).on(f"attribute_not_exists(#{KEYS[table][0]})")
-        return Action(ActionKind.RECORD, key, new, "Put")
+        return Action(ActionKind.RECORD, key, Write(row=row).on(_absent(key)), "Put")
     before = order_row(write.before)
     update = difference(before, order_row(write.after)).on(
         "#_version = :version AND #status = :status",
@@ -427,7 +430,7 @@ def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action
 
 def product_create_action(product: Product) -> Action:
     """Build the action that creates a product if it does not exist."""
-    new = Write(row=product_row(product)).on("attribute_not_exists(#productId)")
+    new = Write(row=product_row(product)).on(_absent(product.product_id))
     return Action(ActionKind.PRODUCT, product.product_id, new, "Put")
 
 
@@ -574,9 +577,8 @@ def _loan(before: Product, after: Product, now: datetime) -> Action:
 def page_action(update: Update[Page] | Update[OutboundPage] | Update[Purchases], at: str) -> Action:
     """Build the action that writes a page or purchases, or checks that they have not changed; `at` is the current time."""
     before, after = update.before, update.after
-    write, operation = Write(), "ConditionCheck"
+    write = Write()
     if before is not after:
-        operation = "Update"
         write = assign(
             {
                 "units": after.units if isinstance(after, Purchases) else page_units(after),
@@ -590,8 +592,8 @@ def page_action(update: Update[Page] | Update[OutboundPage] | Update[Purchases],
             "#_version = :version AND #epoch = :epoch", version=before.version, epoch=before.epoch
         )
     else:
-        (name,) = KEYS[key_of(before.key)[0]]
-        write = write.on(f"attribute_not_exists(#{name})")
+        write = write.on(_absent(before.key))
+    operation = "Update" if write.update else "ConditionCheck"
     return Action(_KINDS[type(before.key)], before.key, write, operation, by_version=True)
 
 
@@ -602,12 +604,11 @@ def refund_action(key: BuyerKey, units: Mapping[str, int], at: str) -> Action:
     """
     names = {f"g{number}": group for number, group in enumerate(units)}
     less = "".join(f", #units.#{name} = #units.#{name} - :{name}" for name in names)
-    write = replace(_raise_version({"lastUpdatedAt": at}), names=names)
-    write = replace(write, update=write.update + less)
+    write = _raise_version({"lastUpdatedAt": at}, computed=f"#_version = #_version + :one{less}")
     return Action(
         ActionKind.PURCHASES,
         key,
-        write.on(
+        replace(write, names=names).on(
             " AND ".join(f"#units.#{name} >= :{name}" for name in names),
             **{name: units[group] for name, group in names.items()},
         ),
