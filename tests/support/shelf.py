@@ -79,7 +79,7 @@ class Shelf:
 
     def product(self, key: str) -> Product | None:
         """A product as stored; None if there is none."""
-        return self.store.get_product(key)
+        return self.store.get(key)
 
 
 def codes(load: Load) -> list[tuple[int, str, str]]:

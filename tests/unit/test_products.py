@@ -584,8 +584,8 @@ def is_atomic(outcome):
 def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
     bench.create(stock=100, low_stock_threshold=10)
     asked = []
-    get, read = bench.store.get_product, bench.store.read
-    bench.store.get_product = lambda product_id: asked.append("get") or get(product_id)
+    get, read = bench.store.get, bench.store.read
+    bench.store.get = lambda key: asked.append("get") or get(key)
     bench.store.read = lambda keys, **how: asked.append("batch") or read(keys, **how)
     done = [bench.take(f"d{n}", 5) for n in range(5)]
     assert all(map(is_atomic, done))

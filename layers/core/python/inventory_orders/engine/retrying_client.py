@@ -415,7 +415,7 @@ def read_product(
         ProductNotFoundError: The product does not exist.
         CorruptItemError: The product breaks the table's contract.
     """
-    found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
+    found = client.call(lambda: client.store.get(product_id), deadline, stats)
     return require_product(found, product_id)
 
 

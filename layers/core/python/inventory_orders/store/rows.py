@@ -809,7 +809,7 @@ def size_of(value: Any) -> int:
 
 # ---------------------------------------------------------------------- any item
 
-_READERS: Mapping[type, Callable[[Item], Found]] = {
+READERS: Mapping[type, Callable[[Item], Found]] = {
     str: read_product,
     OrderKey: read_record,
     AdjustmentKey: read_record,
@@ -819,11 +819,12 @@ _READERS: Mapping[type, Callable[[Item], Found]] = {
     BuyerKey: read_purchases,
     int: read_lease,
 }
+"""By the type of a key: the function that converts an item, and raises `CorruptItemError` if the item breaks its table's contract."""
 
 
 def read_item(key: Key | ListingKey | int, item: Item | None) -> Any:
     """Convert the item under a key; None if there is no item, or the error if it breaks its table's contract."""
     try:
-        return _READERS[type(key)](item) if item else None
+        return READERS[type(key)](item) if item else None
     except CorruptItemError as error:
         return error
