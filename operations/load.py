@@ -320,7 +320,10 @@ class _Reader:
 
     def record(self, key: RecordKey) -> Record | None:
         """Read a record with strong consistency."""
-        return self.client.call(lambda: self.client.store.get(key), self.soon(), CommitStats())
+        found: Record | None = self.client.call(
+            partial(self.client.store.get, key), self.soon(), CommitStats()
+        )
+        return found
 
 
 class _Writer:

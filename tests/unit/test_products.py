@@ -254,7 +254,14 @@ def test_many_products_are_created_like_one(bench):
         lambda new: [bench.products.create(each, bench.soon()) for each in new],
         bench.create_many,
     ):
-        create([NewProduct(f"p-{n}", n, 3, 2, f"P{n}", 100) for n in range(5)])
+        create(
+            [
+                NewProduct(
+                    f"p-{n}", n, low_stock_threshold=3, backorder_limit=2, name=f"P{n}", price=100
+                )
+                for n in range(5)
+            ]
+        )
         for table, keys in KEYS.items():
             found = bench.store._client.scan(TableName=table)["Items"]
             texts = sorted(json.dumps(row, sort_keys=True) for row in found)

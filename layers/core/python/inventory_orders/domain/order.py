@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -158,11 +158,12 @@ class Order(Change):
         bought = [purchases[key].units for key in self.buyers if key in purchases]
         limits = _exceeded_limits(products, charges, bought)
         groups = {each.group for each in limits} or charges.keys()
-        rows = tuple(filter(partial(_is_of, products, groups), products))
+        rows = tuple(key for key, row in products.items() if row and row.charged_group in groups)
         reason = RejectionReason.PURCHASE_LIMIT if limits else RejectionReason.TOO_MANY_GROUPS
         if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
             reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
-        elif not limits and all(map(partial(_has_room, charges), bought)):
+        # Groups without units are about to be removed from a buyer's row.
+        elif not limits and all(len({*+Counter(u), *charges}) <= MAX_GROUPS for u in bought):
             return None
         return Rejection(reason, rows[0], asked=self._asked(products), limits=limits, rows=rows)
 
@@ -390,16 +391,6 @@ def _exceeded_limits(
         for group, wanted in charges.items()
     )
     return tuple(each for each in found if each.bought + each.wanted > each.limit)
-
-
-def _is_of(products: StockById, groups: Collection[str], key: str) -> bool:
-    """Whether units of a row are charged to one of some groups."""
-    return (row := products[key]) is not None and row.charged_group in groups
-
-
-def _has_room(charges: Mapping[str, int], bought: Mapping[str, int]) -> bool:
-    """Whether a buyer's row has room for the groups of an order. Groups without units are about to be removed."""
-    return len({*+Counter(bought), *charges}) <= MAX_GROUPS
 
 
 def _rank(rejection: Rejection) -> int:

@@ -247,6 +247,8 @@ class OrderCommand(Change):
     # ------------------------------------------------------------------ transitions
 
     def _carry_out(self, order: OrderRecord) -> _Answer:
+        if self.quantities and self.action in (OrderAction.FULFIL, OrderAction.CANCEL):
+            return self._move_open(order)
         return _CARRIED_OUT[self.action](self, order)
 
     def _confirm(self, order: OrderRecord) -> _Answer:
@@ -293,8 +295,7 @@ class OrderCommand(Change):
         return self._transition(OrderStatus.EXPIRED, order, _open_units(order))
 
     def _fulfil(self, order: OrderRecord) -> _Answer:
-        if self.quantities:
-            return self._move_open(order)
+        """Fulfil all that is left."""
         has_id = self.step_id is not None
         if order.status == OrderStatus.FULFILLED:
             return RejectionReason.ORDER_FULFILLED if has_id else IdempotencyMatch.SAME_REQUEST
@@ -313,8 +314,7 @@ class OrderCommand(Change):
         return self._transition(OrderStatus.CONFIRMED, order, moved)
 
     def _cancel(self, order: OrderRecord) -> _Answer:
-        if self.quantities:
-            return self._move_open(order)
+        """Cancel all that is left."""
         given = any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps)
         if order.status == OrderStatus.FULFILLED:
             return IdempotencyMatch.SAME_REQUEST if given else RejectionReason.ORDER_FULFILLED
