@@ -53,7 +53,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import Queue, SqsCalls, attributes
-from inventory_orders.invocation.telemetry import add, emit_orders, log_queue_errors, logger
+from inventory_orders.invocation.telemetry import emit_orders, emit_wait, log_queue_errors, logger
 from inventory_orders.lanes.levels import is_listed, mark_shippable
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
@@ -115,7 +115,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     clock = process.engine_for_callers.client.clock
     began = clock.monotonic()
     answer = _place_now(order, body, seconds, caller, request)
-    add("CallerWait", (clock.monotonic() - began) * 1000)
+    emit_wait(clock.monotonic() - began)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
 
 

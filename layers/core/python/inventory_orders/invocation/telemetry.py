@@ -124,6 +124,11 @@ def emit_orders(report: CommitReport, changes: Sequence[Change], door: Door | No
     emit_stats(report.stats, report.failure)
 
 
+def emit_wait(seconds: float) -> None:
+    """Measure how long a caller waited for the outcome of an order."""
+    add("CallerWait", seconds * 1000)
+
+
 def emit_commands(report: CommitReport, commands: Sequence[OrderCommand], now: datetime) -> None:
     """Count the outcomes of commands on orders, and measure how late holds expired."""
     done = _emit_transitions(report)
