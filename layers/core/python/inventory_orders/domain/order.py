@@ -30,6 +30,7 @@ from inventory_orders.domain.purchases import MAX_GROUPS, BuyerKey, PurchasesByB
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     SIZE_OF_LINE,
+    OrderContent,
     OrderKey,
     OrderLine,
     OrderRecord,
@@ -45,7 +46,7 @@ from inventory_orders.domain.rejection import (
 
 
 @dataclass(frozen=True)
-class Order(Change):
+class Order(OrderContent, Change):
     """A customer's order. All of its lines are placed, or none of them.
 
     Attributes:
@@ -53,15 +54,9 @@ class Order(Change):
         user_id: The customer.
         quantities: Units by product id, summed over a product's lines, in order of first mention.
         group: `MessageGroupId`, when the order came through the FIFO queue.
-        hold_seconds: How long its stock is held without payment; None if the sender did not say.
         default_hold: How long stock is held if the order has no `hold_seconds`; None for no limit.
-        attributes: The shop's own attributes, which the service only stores.
-        locations: Where its units may come from, best first; None if the sender did not say.
-        split: Whether its lines may come from several locations if none has them all.
         asked_locations: The location that a line requires, by product id.
         default_locations: Used if the order has no `locations`.
-        request_id: The HTTP request that waits for the order; None if none does.
-        placed_by: The member of staff who sent it; None if a customer or program did.
         named_buyers: The keys of its buyer; None if the sender named none.
         counts_users: Whether the user is the buyer of an order that names none.
     """
@@ -70,15 +65,9 @@ class Order(Change):
     user_id: str
     quantities: Mapping[str, int]
     group: str | None = None
-    hold_seconds: int | None = None
     default_hold: int | None = None
-    attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
-    locations: tuple[str, ...] | None = None
-    split: bool = False
     asked_locations: Mapping[str, str] = field(default_factory=dict)
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
-    request_id: str | None = None
-    placed_by: str | None = None
     named_buyers: tuple[str, ...] | None = None
     counts_users: bool = True
 

@@ -305,8 +305,8 @@ class Lease:
             before.created_at,
             after.version,
             timestamp(moment),
-            counted,
             notes,
+            counted=counted,
         )
         write = count_write(before, after, self.owner, moment)
         actions = [
