@@ -16,6 +16,7 @@ from inventory_orders.domain.change import (
     IdempotencyMatch,
     MatchResult,
     OtherRequest,
+    StoredOrderChange,
     Update,
 )
 from inventory_orders.domain.location import (
@@ -319,28 +320,12 @@ class Order(OrderContent, Change):
 
 
 @dataclass(frozen=True, slots=True)
-class CancelledBeforehand(Change):
-    """An order that was cancelled before it arrived. It is added to the cancellation's row, and takes no stock.
-
-    Attributes:
-        order: The order that has now arrived.
-        tombstone: The row that the cancellation wrote, as read.
-    """
-
-    order: Order
-    tombstone: OrderRecord
-
-    @property
-    def record_key(self) -> OrderKey:
-        return self.order.record_key
-
-    @property
-    def group(self) -> str | None:
-        return self.order.group
+class CancelledBeforehand(StoredOrderChange[Order]):
+    """An order that was cancelled before it arrived. It is added to the cancellation's row, and takes no stock."""
 
     @property
     def record_size(self) -> int:
-        return self.order.record_size
+        return self.arrived.record_size
 
     def record(
         self,
@@ -349,18 +334,18 @@ class CancelledBeforehand(Change):
         at: str,
     ) -> Update[OrderRecord]:
         return Update(
-            self.tombstone,
+            self.order,
             replace(
-                self.tombstone,
-                user_id=self.order.user_id,
-                lines=self.order.lines({}),
-                hold_seconds=self.order.hold_seconds,
-                attributes=self.order.attributes,
-                locations=self.order.locations,
-                split=self.order.split,
-                buyers=self.order.named_buyers,
+                self.order,
+                user_id=self.arrived.user_id,
+                lines=self.arrived.lines({}),
+                hold_seconds=self.arrived.hold_seconds,
+                attributes=self.arrived.attributes,
+                locations=self.arrived.locations,
+                split=self.arrived.split,
+                buyers=self.arrived.named_buyers,
                 last_updated_at=at,
-                version=self.tombstone.version + 1,
+                version=self.order.version + 1,
             ),
         )
 
