@@ -51,7 +51,10 @@ def derived(
         try:
             yield from derive(*rows_in(record))
         except UnpublishableError as error:
-            yield _undeliverable(record, error)
+            event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
+            # With the row's key, it stays in sequence with the row's events.
+            subject = " ".join(_key_in(record).values())
+            yield Undeliverable.of_record(subject, event_id, record, error)
 
 
 _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
@@ -86,12 +89,6 @@ def rows_in(record: object) -> tuple[Table, Row | None, Row | None]:
 def is_of_products(record: object) -> bool:
     """Whether a record, even an otherwise unreadable one, is of the stream of products."""
     return tuple(_key_in(record)) == KEYS[Table.PRODUCTS]
-
-
-def _undeliverable(record: object, error: UnpublishableError) -> Undeliverable:
-    """Describe a record that nothing can be derived from. With the row's key, it stays in sequence with the row's events."""
-    event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
-    return Undeliverable.of_record(" ".join(_key_in(record).values()), event_id, record, error)
 
 
 def _key_in(record: object) -> dict[str, str]:
