@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -148,7 +148,7 @@ class Order(OrderContent, Change):
         bought = [purchases[key].units for key in self.buyers if key in purchases]
         limits = _exceeded_limits(products, charges, bought)
         groups = {each.group for each in limits} or charges.keys()
-        rows = tuple(key for key, row in products.items() if row and row.charged_group in groups)
+        rows = tuple(filter(partial(_is_of, products, groups), products))
         reason = RejectionReason.PURCHASE_LIMIT if limits else RejectionReason.TOO_MANY_GROUPS
         if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
             reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
@@ -365,6 +365,11 @@ def _exceeded_limits(
         for group, wanted in charges.items()
     )
     return tuple(each for each in found if each.bought + each.wanted > each.limit)
+
+
+def _is_of(products: StockById, groups: Collection[str], key: str) -> bool:
+    """Whether units of a row are charged to one of some groups."""
+    return (row := products[key]) is not None and row.charged_group in groups
 
 
 def _rank(rejection: Rejection) -> int:

@@ -253,11 +253,7 @@ class Publisher:
     ) -> tuple[bool, bool]:
         """Try to publish the first event of each subject. Returns whether all are done, and whether the bus accepted anything."""
         heads = [events[0] for events in unsent.values()]
-        parked = [
-            head
-            for head in heads
-            if isinstance(head, Undeliverable) and deadline.remaining() > 0 and self.park(head)
-        ]
+        parked = self._park_all(heads, deadline)
         taken, refused = self._put(heads, deadline, report)
         report.undeliverable += parked
         report.refusals += refused.values()
@@ -268,6 +264,15 @@ class Publisher:
             if not unsent[subject]:
                 del unsent[subject]
         return len(done) == len(heads), bool(done) or works
+
+    def _park_all(
+        self, heads: Sequence[BusEntry | Undeliverable], deadline: Deadline
+    ) -> list[Undeliverable]:
+        return [
+            head
+            for head in heads
+            if isinstance(head, Undeliverable) and deadline.remaining() > 0 and self.park(head)
+        ]
 
     def _put(
         self,

@@ -337,15 +337,16 @@ def search_products(
         )
         if last is None:
             break
-    # A product is listed once, although several of its words may begin with `word`.
-    found = [
-        _word_of(row)
-        for row in rows
-        if first_match(row.get("words", ()), word, wanted) == _word_of(row).at
-    ]
+    found = _matching(rows, word, wanted)
     if len(found) > limit:
         return found[:limit], found[limit - 1]
     return found, _word_of(decode(last)) if last else None
+
+
+def _matching(rows: Iterable[Row], word: str, wanted: Sequence[str]) -> list[ListPosition]:
+    """The products that have all wanted words. Each is listed once, although several of its words may begin with `word`."""
+    places = ((_word_of(row), row.get("words", ())) for row in rows)
+    return [place for place, words in places if place.at == first_match(words, word, wanted)]
 
 
 def _word_of(row: Row) -> ListPosition:
