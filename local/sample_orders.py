@@ -77,12 +77,20 @@ def catalogue() -> list[NewProduct]:
     """Make about 40 products: one hot product with little stock, and some that soon sell out."""
     chance = random.Random("tea")
     products = [
-        NewProduct(HOT_PRODUCT, HOT_STOCK, 40, name="First Flush 2026, limited drop", price=3900)
+        NewProduct(
+            HOT_PRODUCT,
+            HOT_STOCK,
+            low_stock_threshold=40,
+            name="First Flush 2026, limited drop",
+            price=3900,
+        )
     ]
     for entry in _TEAS.replace("\n", "  ").strip().split("  "):
         slug, name, price = entry.split(":")
         stock = chance.choice((60, 120, 900, 1500, 2500))
-        products.append(NewProduct(f"tea-{slug}", stock, 25, name=name, price=int(price)))
+        products.append(
+            NewProduct(f"tea-{slug}", stock, low_stock_threshold=25, name=name, price=int(price))
+        )
     return products
 
 
@@ -133,7 +141,7 @@ def stocked() -> list[NewProduct]:
         left = product.opening_stock - sum(elsewhere.values())
         products.append(replace(product, opening_stock=left))
         places += [
-            NewProduct(stock_key(product.product_id, location), units, 5)
+            NewProduct(stock_key(product.product_id, location), units, low_stock_threshold=5)
             for location, units in elsewhere.items()
         ]
     name = "Advent box, two for each customer"
@@ -361,6 +369,8 @@ def stock_for(wanted: Mapping[str, int]) -> list[NewProduct]:
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])
     everywhere = {product_of(key): 0 for key in wanted} | dict(wanted)
     return [
-        NewProduct(key, min(_MOST_UNITS, units * 3 // 4 if key in scarce else units), 5)
+        NewProduct(
+            key, min(_MOST_UNITS, units * 3 // 4 if key in scarce else units), low_stock_threshold=5
+        )
         for key, units in sorted(everywhere.items())
     ]

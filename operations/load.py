@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment, Transfer
-from inventory_orders.domain.barcode import key_of_barcode
+from inventory_orders.domain.barcode import BarcodeKey, key_of_barcode
 from inventory_orders.domain.change import OtherRequest, Update
 from inventory_orders.domain.location import (
     MAX_PLACES,
@@ -320,9 +320,10 @@ class _Reader:
 
     def record(self, key: RecordKey) -> Record | None:
         """Read a record with strong consistency."""
-        return self.client.call(
-            lambda: self.client.store.get_record(key), self.soon(), CommitStats()
+        found: Record | None = self.client.call(
+            partial(self.client.store.get, key), self.soon(), CommitStats()
         )
+        return found
 
 
 class _Writer:
@@ -494,7 +495,7 @@ class _Checker:
         client, product_id = self._reader.client, product.product_id
         for code in sorted(key_of_barcode(each).code for each in product.barcodes - before):
             if code not in self._owners:
-                row = client.call(partial(client.store.get_barcode, code), self._reader.soon())
+                row = client.call(partial(client.store.get, BarcodeKey(code)), self._reader.soon())
                 self._owners[code] = None if row is None else row["productId"]
             owner = self._owners[code]
             if owner not in (None, product_id):

@@ -9,6 +9,7 @@ from typing import Any
 
 from inventory_orders.api.products import shown_count, shown_stock
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.barcode import BarcodeKey
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
@@ -77,7 +78,7 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
 
 def product_with(aws: Aws, text: str) -> str:
     """The id of the product that has this barcode, in any form; if none has it, the text."""
-    found = map(aws.store().get_barcode, read_scan(text).codes)
+    found = map(aws.store().get, map(BarcodeKey, read_scan(text).codes))
     return next((row["productId"] for row in found if row is not None), text)
 
 

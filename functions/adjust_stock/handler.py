@@ -122,5 +122,5 @@ def _product_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) 
             "status": product.status.value,
         }
     client = runtime.process().engine.client
-    stored = client.call(lambda: client.store.get_product(product_id), deadline)
+    stored = client.call(lambda: client.store.get(product_id), deadline)
     return (direct.of_product(stored) if stored is not None else {}) | named_key(product_id)

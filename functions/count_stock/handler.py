@@ -70,7 +70,7 @@ def _count(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
 
 def _booked(client: RetryingClient, key: AdjustmentKey, deadline: Deadline) -> direct.Answer:
     """The fields of an answer that show a count that is booked; empty if there is none."""
-    count = client.call(lambda: client.store.get_record(key), deadline)
+    count = client.call(lambda: client.store.get(key), deadline)
     if not isinstance(count, AdjustmentRecord) or count.counted is None:
         return {}
     shown = {

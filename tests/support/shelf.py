@@ -79,7 +79,8 @@ class Shelf:
 
     def product(self, key: str) -> Product | None:
         """A product as stored; None if there is none."""
-        return self.store.get_product(key)
+        stored: Product | None = self.store.get(key)
+        return stored
 
 
 def codes(load: Load) -> list[tuple[int, str, str]]:

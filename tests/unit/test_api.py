@@ -322,7 +322,7 @@ def broken(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    reads = "get_record get_product get_barcode query scan read read_items read_together"
+    reads = "get query scan read read_items read_together"
     for name in (*reads.split(), "write", "update_product"):
         monkeypatch.setattr(Store, name, fail)
 

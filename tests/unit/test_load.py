@@ -179,7 +179,7 @@ def test_counts_are_booked_and_loading_the_same_file_again_books_nothing(shelf):
     first = shelf.load(COUNTS)
     assert (first.bad, findings(first), first.done) == ([], wanted, {Done.COUNTED: 2})
     (record,) = [
-        shelf.store.get_record(line.content.record_key)
+        shelf.store.get(line.content.record_key)
         for line in shelf.file().counts
         if line.content.product_id == "p"
     ]
@@ -371,8 +371,8 @@ def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(
     done = sum((load.done for load in loads), Counter())
     assert [done[each] for each in (Done.CREATED, Done.LISTED, Done.BOOKED)] == [40, 80, 40]
     for n in range(40):
-        assert simulated_store.get_product(f"p-{n}").stock_count == n + 2
-        assert simulated_store.get_product(f"p-{n}").places == {"a", "b"}
+        assert simulated_store.get(f"p-{n}").stock_count == n + 2
+        assert simulated_store.get(f"p-{n}").places == {"a", "b"}
 
 
 def test_a_throttled_load_continues(shelf, monkeypatch):

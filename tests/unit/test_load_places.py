@@ -409,7 +409,7 @@ def test_a_count_of_wrong_units_is_corrected_as_of_its_time(counted):
     counted.shop.invoke(*MOVES["RECEIPT a"])
     for load in counted.check_and_load(COUNTS.replace("20", "18")):
         assert findings(load)[0] == (2, "tea at berlin", "counted 18, corrected by -2")
-    record = counted.store.get_record(counted.file().counts[0].content.record_key)
+    record = counted.store.get(counted.file().counts[0].content.record_key)
     assert (record.counted, record.delta) == (18, -2)
     # Loaded again, it is not booked again.
     assert counted.load(COUNTS.replace("20", "18")).done == {Done.COUNTED_BEFORE: 2}

@@ -254,7 +254,14 @@ def test_many_products_are_created_like_one(bench):
         lambda new: [bench.products.create(each, bench.soon()) for each in new],
         bench.create_many,
     ):
-        create([NewProduct(f"p-{n}", n, 3, 2, f"P{n}", 100) for n in range(5)])
+        create(
+            [
+                NewProduct(
+                    f"p-{n}", n, low_stock_threshold=3, backorder_limit=2, name=f"P{n}", price=100
+                )
+                for n in range(5)
+            ]
+        )
         for table, keys in KEYS.items():
             found = bench.store._client.scan(TableName=table)["Items"]
             texts = sorted(json.dumps(row, sort_keys=True) for row in found)
@@ -584,8 +591,8 @@ def is_atomic(outcome):
 def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
     bench.create(stock=100, low_stock_threshold=10)
     asked = []
-    get, read = bench.store.get_product, bench.store.read
-    bench.store.get_product = lambda product_id: asked.append("get") or get(product_id)
+    get, read = bench.store.get, bench.store.read
+    bench.store.get = lambda key: asked.append("get") or get(key)
     bench.store.read = lambda keys, **how: asked.append("batch") or read(keys, **how)
     done = [bench.take(f"d{n}", 5) for n in range(5)]
     assert all(map(is_atomic, done))

@@ -314,7 +314,7 @@ def test_decisions_are_based_on_strongly_consistent_reads():
 
     store, order = store_that(answer), Order("o", "u", {"p": 1})
     store.read(["p", order.record_key])
-    assert store.get_product("p") is store.get_record(order.record_key) is None
+    assert store.get("p") is store.get(order.record_key) is None
     only_a_hint = {"Orders": False}
     decided_on = {"Products": True, "one of Products": True, "one of Orders": True}
     assert consistent == decided_on | only_a_hint

@@ -25,7 +25,7 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
     order = CancelledBeforehand(Order("o", "u", {"p": 1}), tombstone)
     done = ChangeOutcome(Outcome.APPLIED, applied=order)
     process = new_telemetry()
-    process.emit_orders(CommitReport((done,), CommitStats(), None), [order.order])
+    process.emit_orders(CommitReport((done,), CommitStats(), None), [order.arrived])
     process.metrics.flush_metrics()
     samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     totals = {

@@ -10,6 +10,7 @@ from inventory_orders.api.orders import sees
 from inventory_orders.api.requests import HttpAnswer, ProblemError, Request, malformed, reading
 from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.barcode import BarcodeKey
 from inventory_orders.domain.scan import Scan, read_scan
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import InvalidMessageError
@@ -63,7 +64,7 @@ def _meanings(
         )
     yield from listed
     for product_id in _ids(scan.text, "productId"):
-        if client.ask(Store.get_product, deadline, product_id) is not None:
+        if client.ask(Store.get, deadline, product_id) is not None:
             yield {"productId": product_id, "units": 1}
     if caller.has_any("orders.read"):
         yield from _orders(scan, caller, client, deadline)
@@ -73,7 +74,7 @@ def _meanings(
 def find_listed(scan: Scan, client: RetryingClient, deadline: Deadline) -> list[Row]:
     """Read the rows of the listed codes in a scan: one, two if the scan is an EAN-8 and a UPC-E, or none."""
     found = client.side_by_side(
-        lambda code: client.ask(Store.get_barcode, deadline, code), scan.codes
+        lambda code: client.ask(Store.get, deadline, BarcodeKey(code)), scan.codes
     )
     rows = [row for row in found if row]
     as_sent = [row for row in rows if row["code"] == scan.text]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
 from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.product import Product, Stock, StockById
-from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
+from inventory_orders.domain.record import AdjustmentContent, AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
 DECREMENT, COUNT = "DECREMENT", "COUNT"
@@ -17,32 +17,20 @@ DECREMENT, COUNT = "DECREMENT", "COUNT"
 
 
 @dataclass(frozen=True, slots=True)
-class Adjustment(Change):
+class Adjustment(AdjustmentContent, Change):
     """Units added to or removed from a product: a receipt, a correction, a return, and so on.
 
     Attributes:
-        product_id: The product.
-        adjustment_id: The sender's idempotency key, unique within the product.
-        delta: Units to add; negative to remove.
-        reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
         notes: Who made it, and why. They are ignored when two adjustments are compared.
-        transfer_with: For one side of a transfer, the product id of the other side; None for any other adjustment.
         names_location: Whether the sender has named the location. If not, and the product has several, it is rejected.
-        counted: For a count, the units found at an earlier time. `delta` is how many more these are than were on hand then,
-            so it is right whatever has come and left since.
-        stamps: For a count, that time as `counted_at`.
+        stamps: For a count, the time as of which the units were counted, as `counted_at`. `delta` is how many more these are than
+            were on hand then, so it is right whatever has come and left since.
         counted_before: For a count, the product's `counted_at` at that time. If it differs now, another count has corrected
             the same units, or the product is of another generation. So the count is rejected.
     """
 
-    product_id: str
-    adjustment_id: str
-    delta: int
-    reason: str
     notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    transfer_with: str | None = None
     names_location: bool = field(default=True, compare=False)
-    counted: int | None = None
     stamps: Mapping[str, Any] = field(default_factory=dict, compare=False)
     counted_before: str | None = None
 
@@ -96,7 +84,7 @@ class Adjustment(Change):
             "" if product is None else product.created_at,
             None if product is None else product.version,
             at,
-            self.counted,
+            counted=self.counted,
             notes=self.notes,
             rejection=rejection,
             transfer_with=self.transfer_with,
@@ -108,7 +96,7 @@ class Adjustment(Change):
         return other if other.differences else record.rejection or IdempotencyMatch.SAME_REQUEST
 
 
-def _content_of(adjustment: Adjustment | AdjustmentRecord) -> dict[str, object]:
+def _content_of(adjustment: AdjustmentContent) -> dict[str, object]:
     """What makes two adjustments the same request, by names that the sender knows."""
     partner, side = adjustment.transfer_with, "to" if adjustment.delta < 0 else "from"
     return {
@@ -180,8 +168,12 @@ class Transfer(Change):
         """The adjustments at the two locations."""
         source, target, units = self.source, self.target, self.units
         return (
-            Adjustment(source, self.transfer_id, -units, TRANSFER_OUT, self.notes, target),
-            Adjustment(target, self.transfer_id, units, TRANSFER_IN, self.notes, source),
+            Adjustment(
+                source, self.transfer_id, -units, TRANSFER_OUT, self.notes, transfer_with=target
+            ),
+            Adjustment(
+                target, self.transfer_id, units, TRANSFER_IN, self.notes, transfer_with=source
+            ),
         )
 
     @property
@@ -208,7 +200,7 @@ class Transfer(Change):
         )
 
 
-def _content_as_transfer(side: Adjustment | AdjustmentRecord) -> dict[str, object]:
+def _content_as_transfer(side: AdjustmentContent) -> dict[str, object]:
     """What makes two transfers the same request, by names that the sender knows. An adjustment has a reason, but only one location."""
     units, here = abs(side.delta), location_of(side.product_id)
     if side.transfer_with is None:

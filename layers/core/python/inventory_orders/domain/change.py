@@ -13,10 +13,11 @@ from inventory_orders.domain.allotments import LaneLease, Page
 from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.purchases import BuyerKey, Purchases, PurchasesByBuyer, Refunds
-from inventory_orders.domain.record import OrderRecord, Record, RecordKey
+from inventory_orders.domain.record import OrderKey, OrderRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Change")
 
 MAX_ACTIONS = 100
 """Maximum number of actions in a transaction:
@@ -208,6 +209,27 @@ class Change:
             CorruptItemError: The record contradicts what the change needs.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOrderChange(Change, Generic[C]):
+    """A change to the row of an order, which has been read.
+
+    Attributes:
+        arrived: The change that arrived, an order or a command.
+        order: The order as stored.
+    """
+
+    arrived: C
+    order: OrderRecord
+
+    @property
+    def record_key(self) -> OrderKey:
+        return self.order.key
+
+    @property
+    def group(self) -> str | None:
+        return self.arrived.group
 
 
 @dataclass(frozen=True, slots=True)

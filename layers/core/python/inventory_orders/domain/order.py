@@ -16,6 +16,7 @@ from inventory_orders.domain.change import (
     IdempotencyMatch,
     MatchResult,
     OtherRequest,
+    StoredOrderChange,
     Update,
 )
 from inventory_orders.domain.location import (
@@ -30,6 +31,7 @@ from inventory_orders.domain.purchases import MAX_GROUPS, BuyerKey, PurchasesByB
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     SIZE_OF_LINE,
+    OrderContent,
     OrderKey,
     OrderLine,
     OrderRecord,
@@ -45,7 +47,7 @@ from inventory_orders.domain.rejection import (
 
 
 @dataclass(frozen=True)
-class Order(Change):
+class Order(OrderContent, Change):
     """A customer's order. All of its lines are placed, or none of them.
 
     Attributes:
@@ -53,15 +55,9 @@ class Order(Change):
         user_id: The customer.
         quantities: Units by product id, summed over a product's lines, in order of first mention.
         group: `MessageGroupId`, when the order came through the FIFO queue.
-        hold_seconds: How long its stock is held without payment; None if the sender did not say.
         default_hold: How long stock is held if the order has no `hold_seconds`; None for no limit.
-        attributes: The shop's own attributes, which the service only stores.
-        locations: Where its units may come from, best first; None if the sender did not say.
-        split: Whether its lines may come from several locations if none has them all.
         asked_locations: The location that a line requires, by product id.
         default_locations: Used if the order has no `locations`.
-        request_id: The HTTP request that waits for the order; None if none does.
-        placed_by: The member of staff who sent it; None if a customer or program did.
         named_buyers: The keys of its buyer; None if the sender named none.
         counts_users: Whether the user is the buyer of an order that names none.
     """
@@ -70,15 +66,9 @@ class Order(Change):
     user_id: str
     quantities: Mapping[str, int]
     group: str | None = None
-    hold_seconds: int | None = None
     default_hold: int | None = None
-    attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
-    locations: tuple[str, ...] | None = None
-    split: bool = False
     asked_locations: Mapping[str, str] = field(default_factory=dict)
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
-    request_id: str | None = None
-    placed_by: str | None = None
     named_buyers: tuple[str, ...] | None = None
     counts_users: bool = True
 
@@ -162,7 +152,8 @@ class Order(Change):
         reason = RejectionReason.PURCHASE_LIMIT if limits else RejectionReason.TOO_MANY_GROUPS
         if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
             reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
-        elif not limits and all(map(partial(_has_room, charges), bought)):
+        # Groups without units are about to be removed from a buyer's row.
+        elif not limits and all(len({*+Counter(u), *charges}) <= MAX_GROUPS for u in bought):
             return None
         return Rejection(reason, rows[0], asked=self._asked(products), limits=limits, rows=rows)
 
@@ -329,28 +320,12 @@ class Order(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class CancelledBeforehand(Change):
-    """An order that was cancelled before it arrived. It is added to the cancellation's row, and takes no stock.
-
-    Attributes:
-        order: The order that has now arrived.
-        tombstone: The row that the cancellation wrote, as read.
-    """
-
-    order: Order
-    tombstone: OrderRecord
-
-    @property
-    def record_key(self) -> OrderKey:
-        return self.order.record_key
-
-    @property
-    def group(self) -> str | None:
-        return self.order.group
+class CancelledBeforehand(StoredOrderChange[Order]):
+    """An order that was cancelled before it arrived. It is added to the cancellation's row, and takes no stock."""
 
     @property
     def record_size(self) -> int:
-        return self.order.record_size
+        return self.arrived.record_size
 
     def record(
         self,
@@ -359,18 +334,18 @@ class CancelledBeforehand(Change):
         at: str,
     ) -> Update[OrderRecord]:
         return Update(
-            self.tombstone,
+            self.order,
             replace(
-                self.tombstone,
-                user_id=self.order.user_id,
-                lines=self.order.lines({}),
-                hold_seconds=self.order.hold_seconds,
-                attributes=self.order.attributes,
-                locations=self.order.locations,
-                split=self.order.split,
-                buyers=self.order.named_buyers,
+                self.order,
+                user_id=self.arrived.user_id,
+                lines=self.arrived.lines({}),
+                hold_seconds=self.arrived.hold_seconds,
+                attributes=self.arrived.attributes,
+                locations=self.arrived.locations,
+                split=self.arrived.split,
+                buyers=self.arrived.named_buyers,
                 last_updated_at=at,
-                version=self.tombstone.version + 1,
+                version=self.order.version + 1,
             ),
         )
 
@@ -395,11 +370,6 @@ def _exceeded_limits(
 def _is_of(products: StockById, groups: Collection[str], key: str) -> bool:
     """Whether units of a row are charged to one of some groups."""
     return (row := products[key]) is not None and row.charged_group in groups
-
-
-def _has_room(charges: Mapping[str, int], bought: Mapping[str, int]) -> bool:
-    """Whether a buyer's row has room for the groups of an order. Groups without units are about to be removed."""
-    return len({*+Counter(bought), *charges}) <= MAX_GROUPS
 
 
 def _rank(rejection: Rejection) -> int:

@@ -14,6 +14,7 @@ from inventory_orders.domain.change import (
     IdempotencyMatch,
     MatchResult,
     OtherRequest,
+    StoredOrderChange,
     Update,
 )
 from inventory_orders.domain.location import DEFAULT_LOCATION, product_of
@@ -247,6 +248,8 @@ class OrderCommand(Change):
     # ------------------------------------------------------------------ transitions
 
     def _carry_out(self, order: OrderRecord) -> _Answer:
+        if self.quantities and self.action in (OrderAction.FULFIL, OrderAction.CANCEL):
+            return self._move_open(order)
         return _CARRIED_OUT[self.action](self, order)
 
     def _confirm(self, order: OrderRecord) -> _Answer:
@@ -293,8 +296,7 @@ class OrderCommand(Change):
         return self._transition(OrderStatus.EXPIRED, order, _open_units(order))
 
     def _fulfil(self, order: OrderRecord) -> _Answer:
-        if self.quantities:
-            return self._move_open(order)
+        """Fulfil all that is left."""
         has_id = self.step_id is not None
         if order.status == OrderStatus.FULFILLED:
             return RejectionReason.ORDER_FULFILLED if has_id else IdempotencyMatch.SAME_REQUEST
@@ -313,8 +315,7 @@ class OrderCommand(Change):
         return self._transition(OrderStatus.CONFIRMED, order, moved)
 
     def _cancel(self, order: OrderRecord) -> _Answer:
-        if self.quantities:
-            return self._move_open(order)
+        """Cancel all that is left."""
         given = any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps)
         if order.status == OrderStatus.FULFILLED:
             return IdempotencyMatch.SAME_REQUEST if given else RejectionReason.ORDER_FULFILLED
@@ -400,14 +401,12 @@ _CARRIED_OUT: Mapping[OrderAction, Callable[[OrderCommand, OrderRecord], _Answer
 
 
 @dataclass(frozen=True, slots=True)
-class Transition(Change):
+class Transition(StoredOrderChange[OrderCommand]):
     """The change that a command makes to a stored order.
 
     Units only go back into stock of the generation from which they were taken.
 
     Attributes:
-        command: The command.
-        order: The order as stored.
         status: The order's status after the command.
         step: The step that records the command, without its time. It names the units that are handed over, cancelled or
             returned, unless all units that are left are fulfilled.
@@ -417,8 +416,6 @@ class Transition(Change):
         extended_to: For an extension, the new end of the hold.
     """
 
-    command: OrderCommand
-    order: OrderRecord
     status: str
     step: Step
     outbound: Mapping[Generation, int] = field(default_factory=dict, hash=False)
@@ -429,17 +426,9 @@ class Transition(Change):
     stores_rejection: bool = True
 
     @property
-    def record_key(self) -> OrderKey:
-        return self.order.key
-
-    @property
-    def group(self) -> str | None:
-        return self.command.group
-
-    @property
     def gives_back(self) -> Mapping[str, int]:
         """Units that go back into stock if it is accepted, by the key of the row from which the order took them."""
-        moved = (self.step.quantities or {}) if self.command.restocks else {}
+        moved = (self.step.quantities or {}) if self.arrived.restocks else {}
         return {
             line.key: moved[line.product_id]
             for line in self.order.lines
@@ -484,7 +473,7 @@ class Transition(Change):
     ) -> Update[OrderRecord]:
         order, version = self.order, self.order.version + 1
         if rejection is not None:
-            written = self.command.note_rejection(order, rejection, at)
+            written = self.arrived.note_rejection(order, rejection, at)
         else:
             step = replace(self.step, at=at, **_restocked(self.gives_back, after))
             # Only the last extension is kept, so that the row does not outgrow its limit.

@@ -29,8 +29,31 @@ class ProductStatus(StrEnum):
     DISCONTINUED = "DISCONTINUED"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductTerms:
+    """What people decide about a product, and may change.
+
+    Attributes:
+        backorder_limit: How far below zero the stock may go, in units.
+        low_stock_threshold: The number of units at or below which the product counts as low in stock.
+        safety_stock: Units that orders leave. With any, it has no backorders.
+        limit_group: The products that share its purchase limit; by default, the product has a group of its own.
+        name: For people; None if there is none.
+        price: In minor units of the currency (cents, pence); None if there is none.
+        barcodes: Its barcodes, as `barcode.written` returns them. Only the row at the default location lists them.
+    """
+
+    backorder_limit: int = 0
+    low_stock_threshold: int = 0
+    safety_stock: int = 0
+    limit_group: str | None = None
+    name: str | None = None
+    price: int | None = None
+    barcodes: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
-class Product:
+class Product(ProductTerms):
     """A product at one location, as read or as it will be after an update.
 
     Attributes:
@@ -40,13 +63,7 @@ class Product:
         version: Rises by one with every successful change to the row.
         created_at: Identifies the generation: a product that is deleted and created again gets a new one.
         status: Follows from the stock, unless the product is discontinued.
-        backorder_limit: How far below zero the stock may go, in units.
-        low_stock_threshold: The number of units at or below which the product counts as low in stock.
-        safety_stock: Units that orders leave. With any, it has no backorders.
         purchase_limit: How many units of its group each buyer may buy; 0 for no limit.
-        limit_group: The products that share the limit; by default, the product has a group of its own.
-        name: For people; None if there is none.
-        price: In minor units of the currency (cents, pence); None if there is none.
         price_changed_at: When the price was last set.
         details_event_time: Time of the newest catalogue event that was applied.
         details_event_id: Id of that event, as `sortable_id` returns it.
@@ -59,7 +76,6 @@ class Product:
         lock_on_hand: Units on hand when the owner began to count; None if it is not counting.
         lent_to: The lanes that may hold more units of it. While there are any, it is `ACTIVE`.
         places: Further locations at which it has rows. Only the row at the default location lists them.
-        barcodes: Its barcodes, as `barcode.written` returns them. Only the row at the default location lists them.
         counted_at: As of which time its units were last counted; before the first count, when it was created.
         other: Attributes that the service does not know, kept unchanged.
         size: Bytes of the stored row, for the size limit of transactions.
@@ -71,13 +87,7 @@ class Product:
     version: int
     created_at: str
     status: ProductStatus
-    backorder_limit: int = 0
-    low_stock_threshold: int = 0
-    safety_stock: int = 0
     purchase_limit: int = 0
-    limit_group: str | None = None
-    name: str | None = None
-    price: int | None = None
     price_changed_at: str | None = None
     details_event_time: str | None = None
     details_event_id: str | None = None
@@ -90,7 +100,6 @@ class Product:
     lock_on_hand: int | None = None
     lent_to: frozenset[int] = frozenset()
     places: frozenset[str] = frozenset()
-    barcodes: frozenset[str] = frozenset()
     counted_at: str = ""
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
     size: int = field(default=0, compare=False)
@@ -286,33 +295,19 @@ def stock_status(
 
 
 @dataclass(frozen=True, slots=True)
-class NewProduct:
+class NewProduct(ProductTerms):
     """A product to be created.
 
     Attributes:
         product_id: The key of its row.
         opening_stock: Units in stock at the beginning.
-        low_stock_threshold: The number of units at or below which the product counts as low in stock.
-        backorder_limit: How far below zero the stock may go, in units.
-        safety_stock: Units that orders leave.
         purchase_limit: How many units of its group each buyer may buy; 0 for no limit; None for that of the product's other
-            locations.
-        limit_group: The products that share the limit; None for that of the other locations, or a group of its own.
-        name: For people.
-        price: In minor units of the currency (cents, pence).
-        barcodes: Its barcodes, as `barcode.written` returns them.
+            locations. Without a `limit_group`, it gets theirs, or a group of its own.
     """
 
     product_id: str
     opening_stock: int
-    low_stock_threshold: int = 0
-    backorder_limit: int = 0
-    name: str | None = None
-    price: int | None = None
-    barcodes: frozenset[str] = frozenset()
-    safety_stock: int = 0
     purchase_limit: int | None = None
-    limit_group: str | None = None
 
 
 LIMITS = ("purchase_limit", "limit_group")

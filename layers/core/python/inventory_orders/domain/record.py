@@ -319,8 +319,29 @@ class Asked:
     attributes: Mapping[str, str | int | bool] = field(hash=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderContent:
+    """What the sender of an order says about it, besides its customer, lines and buyers.
+
+    Attributes:
+        hold_seconds: How long its stock is held without payment; None if the sender did not say.
+        attributes: The shop's own attributes, which the service only stores.
+        locations: Where its units may come from, best first; None if the sender did not say.
+        split: Whether its lines may come from several locations if none has them all.
+        request_id: The HTTP request that waits for the order, and so placed or rejected it; None if none does.
+        placed_by: The member of staff who sent it; None if a customer or program did.
+    """
+
+    hold_seconds: int | None = None
+    attributes: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
+    locations: tuple[str, ...] | None = None
+    split: bool = False
+    request_id: str | None = None
+    placed_by: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
-class OrderRecord:
+class OrderRecord(OrderContent):
     """An order as stored.
 
     Attributes:
@@ -335,21 +356,15 @@ class OrderRecord:
         reason: Why the order was rejected; None if it was not.
         shortages: The products that were short, if it was rejected because stock was short.
         limits: The purchase limits that it would have exceeded, if it was rejected because of one.
-        hold_seconds: How long its stock is held without payment; None if the sender did not say.
         expires_at: When its hold ends, while it is `PENDING` and has one.
         confirmed_at: When it was confirmed.
         fulfilled_at: When it became `FULFILLED`.
         steps: The commands that changed it, in order.
         confirmation_rejected: The first late payment; later ones get the same answer. None if there was none.
-        attributes: The shop's own attributes.
-        locations: Where its units may come from, best first; None if the sender did not say.
         locations_asked: If it was rejected and has no `locations`, where its units were looked for.
-        split: Whether its lines may come from several locations.
         buyers: The keys of its buyer; None if the sender named none.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
         size: Bytes of the stored item.
-        request_id: The HTTP request that placed or rejected it; None if none waited for it.
-        placed_by: The member of staff who sent it; None if a customer or program did.
         asked: What was ordered first; None if it was never amended.
         rejected_amends: The last amends that were rejected, in order.
         changed_version: The version after its last step other than an extension of its hold; None if there was none.
@@ -365,20 +380,14 @@ class OrderRecord:
     status_at: str | None = None
     reason: str | None = None
     shortages: tuple[Shortage, ...] = ()
-    hold_seconds: int | None = None
     expires_at: str | None = None
     confirmed_at: str | None = None
     fulfilled_at: str | None = None
     steps: tuple[Step, ...] = ()
     confirmation_rejected: ConfirmationRejection | None = None
-    attributes: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
-    locations: tuple[str, ...] | None = None
     locations_asked: tuple[str, ...] = ()
-    split: bool = False
     pseudonymised_at: str | None = None
     size: int = field(default=0, compare=False)
-    request_id: str | None = None
-    placed_by: str | None = None
     buyers: tuple[str, ...] | None = None
     limits: tuple[ExceededLimit, ...] = ()
     asked: Asked | None = None
@@ -445,22 +454,15 @@ class OrderRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class AdjustmentRecord:
-    """An adjustment as stored.
+class AdjustmentContent:
+    """Units that are added to a product or removed from it.
 
     Attributes:
         product_id: The product.
-        adjustment_id: The idempotency key, unique within the product.
-        delta: Units added, or taken away (negative). For a rejection, the units that were asked for.
-        reason: Why, in one word.
-        product_created_at: The generation of the product; empty for a rejection.
-        product_version: The version of the product after the change; None if it was made without reading one, or rejected.
-        applied_at: When it was applied or rejected.
-        counted: The counted units; None if it is not a count.
-        counted_at: As of which time they were counted; None for a count under a lease.
-        notes: Who made it, and why: `actor` and `reference`.
-        rejection: Why it was rejected; None if it was applied.
-        on_hand_delta: For a closing, the change to the row's `onHand`; None if it equals `delta`.
+        adjustment_id: The sender's idempotency key, unique within the product.
+        delta: Units to add; negative to remove.
+        reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
+        counted: For a count, the counted units; otherwise None.
         transfer_with: For one side of a transfer, the product id of the other side; None for any other adjustment.
     """
 
@@ -468,14 +470,30 @@ class AdjustmentRecord:
     adjustment_id: str
     delta: int
     reason: str
+    counted: int | None = field(default=None, kw_only=True)
+    transfer_with: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustmentRecord(AdjustmentContent):
+    """An adjustment as stored. If it was rejected, `delta` is what was asked for.
+
+    Attributes:
+        product_created_at: The generation of the product; empty for a rejection.
+        product_version: The version of the product after the change; None if it was made without reading one, or rejected.
+        applied_at: When it was applied or rejected.
+        counted_at: As of which time they were counted; None for a count under a lease.
+        notes: Who made it, and why: `actor` and `reference`.
+        rejection: Why it was rejected; None if it was applied.
+        on_hand_delta: For a closing, the change to the row's `onHand`; None if it equals `delta`.
+    """
+
     product_created_at: str
     product_version: int | None
     applied_at: str
-    counted: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     rejection: Rejection | None = None
     on_hand_delta: int | None = None
-    transfer_with: str | None = None
     counted_at: str | None = None
 
     @property

@@ -417,9 +417,8 @@ def read_product(
         ProductNotFoundError: The product does not exist.
         CorruptItemError: The product breaks the table's contract.
     """
-    return require_product(
-        client.call(lambda: client.store.get_product(product_id), deadline, stats), product_id
-    )
+    found = client.call(lambda: client.store.get(product_id), deadline, stats)
+    return require_product(found, product_id)
 
 
 def update_product(

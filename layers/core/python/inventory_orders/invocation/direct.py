@@ -65,7 +65,7 @@ def read_order(order_id: str, client: RetryingClient, deadline: Deadline) -> Ord
     Raises:
         InventoryOrdersError: The order cannot be read.
     """
-    record = client.call(lambda: client.store.get_record(OrderKey(order_id)), deadline)
+    record = client.call(lambda: client.store.get(OrderKey(order_id)), deadline)
     return record if isinstance(record, OrderRecord) else None
 
 

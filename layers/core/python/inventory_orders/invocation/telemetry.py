@@ -135,7 +135,7 @@ def emit_commands(report: CommitReport, commands: Sequence[OrderCommand], now: d
     each = zip(commands, report.outcomes, strict=True)
     confirms = (outcome for command, outcome in each if command.action is OrderAction.CONFIRM)
     add("ConfirmationsRejected", sum(outcome.is_written_rejection for outcome in confirms))
-    ended = [c.order.expires_at for c in done if c.command.action is OrderAction.EXPIRE]
+    ended = [c.order.expires_at for c in done if c.arrived.action is OrderAction.EXPIRE]
     delays = (now - datetime.fromisoformat(at) for at in ended if at is not None)
     add("ExpiryDelay", *(delay.total_seconds() for delay in delays))
     emit_stats(report.stats, report.failure)
@@ -150,12 +150,12 @@ def _emit_transitions(report: CommitReport) -> list[Transition]:
         change.status
         for change in done
         if change.status != change.order.status
-        and change.command.action is not OrderAction.UNFULFIL
+        and change.arrived.action is not OrderAction.UNFULFIL
     )
     for status, count in reached.items():
         add(f"Orders{status.capitalize()}", count)
     for action in (OrderAction.RETURN, OrderAction.AMEND):
-        moved = sum(change.command.action is action for change in done)
+        moved = sum(change.arrived.action is action for change in done)
         add(f"Orders{action.past.capitalize()}", moved)
     return done
 

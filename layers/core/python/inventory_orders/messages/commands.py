@@ -134,18 +134,18 @@ def order_in(
         document["userId"],
         quantities_in(document),
         group,
-        document.get("holdSeconds"),
         default_hold,
-        document.get("attributes", {}),
-        tuple(document["locations"]) if "locations" in document else None,
-        document.get("split", False),
         _locations_of_lines(document),
         default_locations,
-        # It is stored with the order, so a sender must not choose its size.
-        request_id if _REQUEST_ID.fullmatch(request_id) else None,
-        placed_by[:MAX_NOTE] or None,
         tuple(dict.fromkeys(document["buyers"])) if "buyers" in document else None,
-        counts_users=counts_users,
+        counts_users,
+        hold_seconds=document.get("holdSeconds"),
+        attributes=document.get("attributes", {}),
+        locations=tuple(document["locations"]) if "locations" in document else None,
+        split=document.get("split", False),
+        # It is stored with the order, so a sender must not choose its size.
+        request_id=request_id if _REQUEST_ID.fullmatch(request_id) else None,
+        placed_by=placed_by[:MAX_NOTE] or None,
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise InvalidMessageError(

@@ -20,7 +20,6 @@ Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distribut
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -53,7 +52,6 @@ from inventory_orders.errors import (
     OutcomeError,
     ProductNotFoundError,
     RejectedError,
-    ThrottledError,
 )
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
@@ -125,7 +123,7 @@ class Lease:
             CorruptItemError: The row, or a page that holds units of the product, breaks its table's contract.
         """
         owner = f"{holder}-{uuid.uuid4().hex}"
-        seconds = _limited(seconds, deadline, outlive_deadline=outlive_deadline)
+        seconds = seconds if outlive_deadline else min(seconds, deadline.remaining())
         stats = CommitStats()
         product = read_product(client, product_id, deadline, stats)
         if not names_location and (unnamed := Rejection.of_unnamed_location(product)):
@@ -243,7 +241,7 @@ class Lease:
             ProductNotFoundError: The product is gone.
         """
         self._keep(
-            _limited(seconds, deadline, outlive_deadline=outlive_deadline),
+            seconds if outlive_deadline else min(seconds, deadline.remaining()),
             deadline,
             "acquire it again. If a commit got no answer, repeat that first to find out whether the count was booked",
         )
@@ -307,8 +305,8 @@ class Lease:
             before.created_at,
             after.version,
             timestamp(moment),
-            counted,
             notes,
+            counted=counted,
         )
         write = count_write(before, after, self.owner, moment)
         actions = [
@@ -445,11 +443,3 @@ def read_on_hand(
 
 def _seconds_after(moment: datetime, seconds: float) -> Decimal:
     return unix(moment) + Decimal(f"{seconds:.6f}")
-
-
-def _limited(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:
-    """Limit the length of a lease to the time that the invocation has left, unless it may outlive the invocation."""
-    left = math.inf if outlive_deadline else deadline.remaining()
-    if left <= 0:
-        raise ThrottledError("OUT_OF_TIME", "no time was left to lease the product")
-    return min(seconds, left)

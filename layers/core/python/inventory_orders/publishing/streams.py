@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from inventory_orders.domain.events import Event, order_events, product_events
 from inventory_orders.errors import UnpublishableError, UnsupportedEventError
 from inventory_orders.publishing.publisher import Undeliverable
 from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import KEYS, Table
+
+T = TypeVar("T")
 
 
 def records_of(event: object) -> list[object]:
@@ -32,14 +35,26 @@ def read_changes(event: object) -> list[Event | Undeliverable]:
     Raises:
         UnsupportedEventError: The Lambda event is not a batch of changes from a stream.
     """
-    news: list[Event | Undeliverable] = []
-    for record in records_of(event):
+    return list(derived(records_of(event), lambda table, before, after: _OF[table](before, after)))
+
+
+def derived(
+    records: Iterable[object], derive: Callable[[Table, Row | None, Row | None], Iterable[T]]
+) -> Iterator[T | Undeliverable]:
+    """Yield what can be derived from each record of a stream, or the record itself if that raises `UnpublishableError`.
+
+    Args:
+        records: The records.
+        derive: Derives something from the table of a changed row, and the row before and after the change.
+    """
+    for record in records:
         try:
-            table, before, after = rows_in(record)
-            news += _OF[table](before, after)
+            yield from derive(*rows_in(record))
         except UnpublishableError as error:
-            news.append(undeliverable(record, error))
-    return news
+            event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
+            # With the row's key, it stays in sequence with the row's events.
+            subject = " ".join(_key_in(record).values())
+            yield Undeliverable.of_record(subject, event_id, record, error)
 
 
 _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
@@ -74,12 +89,6 @@ def rows_in(record: object) -> tuple[Table, Row | None, Row | None]:
 def is_of_products(record: object) -> bool:
     """Whether a record, even an otherwise unreadable one, is of the stream of products."""
     return tuple(_key_in(record)) == KEYS[Table.PRODUCTS]
-
-
-def undeliverable(record: object, error: UnpublishableError) -> Undeliverable:
-    """Describe a record that nothing can be derived from. With the row's key, it stays in sequence with the row's events."""
-    event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
-    return Undeliverable.of_record(" ".join(_key_in(record).values()), event_id, record, error)
 
 
 def _key_in(record: object) -> dict[str, str]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.domain.allotments import Page, PageKey
-from inventory_orders.domain.barcode import BarcodeKey
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.purchases import BuyerKey, Purchases
@@ -34,6 +33,7 @@ from inventory_orders.store.cancellations import (
     limits_of,
 )
 from inventory_orders.store.rows import (
+    READERS,
     Item,
     Key,
     ListingKey,
@@ -43,7 +43,6 @@ from inventory_orders.store.rows import (
     key_of,
     read_item,
     read_product,
-    read_record,
 )
 from inventory_orders.store.tables import KEYS, Table
 from inventory_orders.store.writes import Action, Write
@@ -69,8 +68,6 @@ READ_LIMIT = 100
 """Maximum number of items in a BatchGetItem or TransactGetItems request."""
 
 ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS, Table.PURCHASES)
-
-F = TypeVar("F")
 
 _MEANINGS: Mapping[str, type[StoreError]] = {
     "ProvisionedThroughputExceededException": ThrottledError,
@@ -115,12 +112,8 @@ class Snapshot:
 
     def add(self, other: Snapshot) -> None:
         """Add the items of another read."""
-        self.products.update(other.products)
-        self.unreadable.update(other.unreadable)
-        self.records.update(other.records)
-        self.pages.update(other.pages)
-        self.outbound.update(other.outbound)
-        self.purchases.update(other.purchases)
+        for name in ("products", "unreadable", "records", "pages", "outbound", "purchases"):
+            getattr(self, name).update(getattr(other, name))
 
     def outbound_units(self, product: Product) -> int:
         """Add up the units of a product on the outbound pages that were read.
@@ -247,34 +240,19 @@ class Store:
             snapshot.add_item(key, answer.get("Item"))
         return snapshot
 
-    def get_record(self, key: RecordKey) -> Record | None:
-        """Read one record with strong consistency.
+    def get(self, key: Key | ListingKey) -> Any:
+        """Read a product, a record or the row of a barcode with strong consistency; None if it does not exist.
 
         Raises:
             CorruptItemError: The item breaks its table's contract.
         """
-        return self._get(key, read_record)
-
-    def get_product(self, product_id: str) -> Product | None:
-        """Read one product with strong consistency.
-
-        Raises:
-            CorruptItemError: The item breaks the table's contract.
-        """
-        return self._get(product_id, read_product)
-
-    def get_barcode(self, code: str) -> Row | None:
-        """Read the row of a code with strong consistency; None if no product has it."""
-        return self._get(BarcodeKey(code), decode)
-
-    def _get(self, key: Key | ListingKey, read: Callable[[Item], F]) -> F | None:
         response = call(
             self._client.get_item,
             TableName=self._tables[key_of(key)[0]],
             Key=key_item(key),
             ConsistentRead=True,
         )
-        return read(response["Item"]) if "Item" in response else None
+        return READERS[type(key)](response["Item"]) if "Item" in response else None
 
     def read_items(self, table: Table, keys: Sequence[Item]) -> Sequence[Item]:
         """Read items by key with eventual consistency. Omits keys without an item, and keys that DynamoDB leaves out."""
@@ -289,19 +267,22 @@ class Store:
         values: Mapping[str, Any],
         after: Item | None,
         **parameters: Any,
-    ) -> Any:
-        """Query one page of the items of a partition, in the table or in an index.
+    ) -> tuple[list[Row], Item | None]:
+        """Query one page of the rows of a partition, in the table or in an index.
 
         Args:
             table: The table.
             condition: The key condition, with attributes as `#name`.
             values: Values for the condition's placeholders, named without the colon.
-            after: The key to continue after; None for the beginning.
+            after: The key to continue after; None or an empty one for the beginning.
             parameters: Further parameters for DynamoDB.
+
+        Returns:
+            The rows, and the key to continue after; None if no more can follow.
         """
-        start = {} if after is None else {"ExclusiveStartKey": after}
+        start = {"ExclusiveStartKey": after} if after else {}
         given = Write(condition=condition, values=values).parameters
-        return call(
+        answer = call(
             self._client.query,
             TableName=self._tables[table],
             KeyConditionExpression=given.pop("ConditionExpression"),
@@ -309,6 +290,7 @@ class Store:
             **start,
             **parameters,
         )
+        return [*map(decode, answer["Items"])], answer.get("LastEvaluatedKey")
 
     def scan(self, table: Table, **parameters: Any) -> Any:
         """Scan one page of the items of a table. The parameters are passed to DynamoDB."""

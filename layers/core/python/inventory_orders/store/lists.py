@@ -6,7 +6,7 @@ Each function raises a `StoreError` if a request fails.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -231,16 +231,16 @@ def read_range(
     }
 
     def rows() -> Iterator[Row]:
-        page: Any = {"LastEvaluatedKey": None}
-        while "LastEvaluatedKey" in page:
-            page = store.query(
+        after: Item | None = {}
+        while after is not None:
+            found, after = store.query(
                 table,
                 f"#{names[0]} = :key AND #{names[1]} BETWEEN :first AND :last",
                 {"key": key, "first": times[0], "last": times[1]},
-                page["LastEvaluatedKey"],
+                after,
                 **order,
             )
-            yield from map(decode, page["Items"])
+            yield from found
             order["Limit"] *= 2
 
     for _, same in groupby(rows(), itemgetter(names[1])):
@@ -295,8 +295,7 @@ def list_entries(
     how: dict[str, Any] = {"ConsistentRead": True} if index is None else {"IndexName": index.name}
     # No id contains a space.
     start = {} if after is None else dict(zip(keys, after.id.split(" "), strict=True))
-    rows, last = _query(
-        store,
+    rows, last = store.query(
         table,
         f"#{partition} = :key AND #{sort} <= :until",
         {"key": key, "until": until},
@@ -305,21 +304,8 @@ def list_entries(
         ScanIndexForward=index is not BY_STOCKTAKE,
         **how,
     )
-    return rows, ListPosition(last[sort], " ".join(last[k] for k in keys)) if last else None
-
-
-def _query(
-    store: Store,
-    table: Table,
-    condition: str,
-    values: Mapping[str, str],
-    after: Item | None,
-    **parameters: Any,
-) -> tuple[list[Row], Row | None]:
-    """Query one page of a partition, as `Store.query` does. Returns the rows, and the key of the last one if more may follow."""
-    answer = store.query(table, condition, values, after, **parameters)
-    last = answer.get("LastEvaluatedKey")
-    return [*map(decode, answer["Items"])], decode(last) if last else None
+    end = decode(last) if last else None
+    return rows, ListPosition(end[sort], " ".join(end[k] for k in keys)) if end else None
 
 
 def search_products(
@@ -342,8 +328,7 @@ def search_products(
     # No wanted word begins another one, so a position belongs to one of them.
     words = [word for word in wanted if after is None or after.at.startswith(word)]
     for word in words[:_WORDS_TO_TRY]:
-        rows, last = _query(
-            store,
+        rows, last = store.query(
             Table.WORDS,
             "#prefix = :prefix AND begins_with(#word, :word)",
             {"prefix": word[:2], "word": word},
@@ -355,7 +340,7 @@ def search_products(
     found = _matching(rows, word, wanted)
     if len(found) > limit:
         return found[:limit], found[limit - 1]
-    return found, _word_of(last) if last else None
+    return found, _word_of(decode(last)) if last else None
 
 
 def _matching(rows: Iterable[Row], word: str, wanted: Sequence[str]) -> list[ListPosition]:

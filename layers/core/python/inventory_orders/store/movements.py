@@ -26,7 +26,7 @@ from inventory_orders.domain.record import (
 from inventory_orders.errors import ThrottledError, UnpublishableError
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import ListPosition, OrderFilter, read_range
-from inventory_orders.store.rows import Row, decode, drop_none, encode, read_order
+from inventory_orders.store.rows import Row, drop_none, encode, read_order
 from inventory_orders.store.tables import BY_REFERENCE, BY_TIME, KEYS, Index, Table
 from inventory_orders.store.writes import assign
 
@@ -275,10 +275,10 @@ def complete_until(store: Store) -> str | None:
 
 def _partition(store: Store, stock_month: str) -> list[Row]:
     """Read a partition with few rows, with strong consistency."""
-    found = store.query(
+    rows, _ = store.query(
         Table.MOVEMENTS, "#stockMonth = :name", {"name": stock_month}, None, ConsistentRead=True
     )
-    return [decode(item) for item in found["Items"]]
+    return rows
 
 
 # ---------------------------------------------------------------------- lists

@@ -383,7 +383,9 @@ def read_purchases(item: Item) -> Purchases:
     key = BuyerKey(row["buyer"])
     try:
         units = {group: int(n["N"]) for group, n in item["units"]["M"].items()}
-        return Purchases(key, int(item["_version"]["N"]), _text(row, "epoch"), units, size_of(item))
+        return Purchases(
+            key, int(item["_version"]["N"]), _text(row, "epoch"), units, size=size_of(item)
+        )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorruptItemError(
             f"{key} break the contract of the Purchases table ({type(error).__name__}: {error}); repair the item",
@@ -809,7 +811,7 @@ def size_of(value: Any) -> int:
 
 # ---------------------------------------------------------------------- any item
 
-_READERS: Mapping[type, Callable[[Item], Found]] = {
+READERS: Mapping[type, Callable[[Item], Found]] = {
     str: read_product,
     OrderKey: read_record,
     AdjustmentKey: read_record,
@@ -819,11 +821,12 @@ _READERS: Mapping[type, Callable[[Item], Found]] = {
     BuyerKey: read_purchases,
     int: read_lease,
 }
+"""By the type of a key: the function that converts an item, and raises `CorruptItemError` if the item breaks its table's contract."""
 
 
 def read_item(key: Key | ListingKey | int, item: Item | None) -> Any:
     """Convert the item under a key; None if there is no item, or the error if it breaks its table's contract."""
     try:
-        return _READERS[type(key)](item) if item else None
+        return READERS[type(key)](item) if item else None
     except CorruptItemError as error:
         return error

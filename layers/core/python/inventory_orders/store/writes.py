@@ -587,12 +587,13 @@ def page_action(update: Update[Page] | Update[OutboundPage] | Update[Purchases],
                 "lastUpdatedAt": at,
             }
         )
-    if before.version:
-        write = write.on(
+    write = (
+        write.on(
             "#_version = :version AND #epoch = :epoch", version=before.version, epoch=before.epoch
         )
-    else:
-        write = write.on(_absent(before.key))
+        if before.version
+        else write.on(_absent(before.key))
+    )
     operation = "Update" if write.update else "ConditionCheck"
     return Action(_KINDS[type(before.key)], before.key, write, operation, by_version=True)
 
