@@ -575,7 +575,8 @@ class Batch:
             return
         self.has_read_records |= any(isinstance(key, RecordKey) for key in keys)
         self._learn_snapshot(snapshot)
-        self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
+        if snapshot.unprocessed:
+            self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
         """Give up on changes whose products could not be read, or whose records were required but could not be read."""

@@ -266,7 +266,8 @@ class Engine:
         """Run one round: pace, find, plan, commit, settle."""
         if not self._keep_pace(batch):
             return
-        batch.retry_throttled_last()
+        if batch.throttled:
+            batch.retry_throttled_last()
         planned, progress = Plan(), _Progress.LOST
         try:
             found = self.source.find(
