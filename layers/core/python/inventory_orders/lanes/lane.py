@@ -111,7 +111,9 @@ class OwnLane:
         free = [lane for lane in self.lanes if lane not in self._live | self._corrupt]
         few = _FEW_LANES if self.lanes.start == 1 else len(free)
         while free:
-            yield free.pop(int(min(few, len(free)) * self._client.policy.random()))
+            lane, *_ = self._shuffled(free[:few])
+            free.remove(lane)
+            yield lane
             few *= 2
 
     def _shuffled(self, found: Iterable[T]) -> list[T]:
