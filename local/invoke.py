@@ -146,11 +146,13 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
     del environment["AWS_ENDPOINT_URL"]
     with (
         patch.dict(os.environ, environment, clear=True),
+        patch.object(boto3, "DEFAULT_SESSION", None),
         mock_aws(),
         contextlib.redirect_stdout(io.StringIO()) as logs,
     ):
-        # Clients that were created before moto was imported would send real requests.
+        # The clients of a session that began before moto was imported would send real requests.
         runtime.client.cache_clear()
+        runtime.process.cache_clear()
         urls = make_stack(stocked())
         os.environ.update(settings(urls) | queue_settings(name, urls))
         handler = load_handler(name)

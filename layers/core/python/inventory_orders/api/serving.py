@@ -163,7 +163,7 @@ def _staff_in(claims: Mapping[str, str], user_id: str, process: runtime.Process)
     roles = process.roles
     name = (claims.get(roles.get("nameClaim", "")) or user_id)[:_MAX_NAME]
     claim, value = process.operators_claim
-    if value and _says(claims.get(claim, ""), value):
+    if claim and value and _says(claims.get(claim, ""), value):
         return Caller(None, name=name)
     held = claims.get(roles["claim"], "")
     permissions = frozenset[str]().union(

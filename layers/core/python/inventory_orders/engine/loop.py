@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from itertools import chain
+from typing import assert_never
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
@@ -303,6 +304,8 @@ class Engine:
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
         """Decide as many pending changes as possible. Returns None if more has to be read first."""
         found = batch.with_purchases(found)
+        if not batch.pending:
+            return None
         planned = plan([*batch.pending.values()], found, batch.blocked(found), batch.limits)
         batch.looks_again = bool(planned.short) and self._looks_again(batch, found, planned.short)
         if batch.looks_again:
@@ -472,6 +475,10 @@ class Engine:
                 batch.throttled.add(product_id)
             case Meaning.INVALID:
                 batch.mark_unwritable(product_id, reason.message)
+            case Meaning.NOTHING | Meaning.UNKNOWN:
+                pass
+            case _:
+                assert_never(reason.meaning)
 
     # ------------------------------------------------------------------ settle
 

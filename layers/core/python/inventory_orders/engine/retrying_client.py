@@ -479,4 +479,5 @@ def read_orders(
         with suppress(UnpublishableError):
             if isinstance(order, OrderRecord):
                 shown[key] = show(order)
-    return [*shown.values()], [key.order_id for key in keys if key in found.keys() - shown.keys()]
+    unreadable = found.keys() - shown.keys()
+    return [*shown.values()], [key.order_id for key in keys if key in unreadable]

@@ -110,9 +110,8 @@ class EndingHolds(SweepReport):
             try:
                 due.append((hold, datetime.fromisoformat(hold.at).timestamp() + self.grace))
             except ValueError:
-                self.problems |= {
-                    f"order {hold.id} has an expiresAt that is not a time; repair the item": None
-                }
+                problem = f"order {hold.id} has an expiresAt that is not a time; repair the item"
+                self.problems[problem] = None
         return due
 
     def _send(self, due: Sequence[DueHold]) -> None:

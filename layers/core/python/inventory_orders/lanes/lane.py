@@ -99,8 +99,9 @@ class OwnLane:
             self._take_lane(self._lease.lane, deadline, stats)
         if self._lease is None and self.lanes and self._is_refresh_due():
             for lane in islice(self._free_lanes(deadline, stats), self._tries):
-                if self._lease is None:
-                    self._take_lane(lane, deadline, stats)
+                self._take_lane(lane, deadline, stats)
+                if self._lease is not None:
+                    break
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> Iterator[int]:
         """The lanes that no process uses: one of the first few at random, and after each conflict, one of twice as many.
@@ -108,10 +109,10 @@ class OwnLane:
         So two processes rarely take the same one, and few processes use low lanes. A recall reads and checks all up to the reach.
         """
         self.look_around(deadline, stats)
-        free = [lane for lane in self.lanes if lane not in self._live | self._corrupt]
+        free = sorted({*self.lanes} - self._live - self._corrupt)
         few = _FEW_LANES if self.lanes.start == 1 else len(free)
         while free:
-            lane, *_ = self._shuffled(free[:few])
+            lane = min(free[:few], key=lambda _: self._client.policy.random())
             free.remove(lane)
             yield lane
             few *= 2

@@ -149,11 +149,13 @@ class Visit:
         self._batch = batch
         self._need = need
         self._to_reclaim = frozenset(to_reclaim)
-        self._allocation = Allocation({})
+        # Pages that were not read count as empty.
+        self._allocation = Allocation({}, (Page(key, 0, "") for key in _pages_of(DEPOT)))
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
         # Whether this visit fills lanes for others, and which.
-        self._fills_others, self._waiting = False, list[LaneLease]()
+        self._fills_others = False
+        self._waiting: list[LaneLease] = []
         # The version of the lane for which the needs were published.
         self._published = -1
 
@@ -197,9 +199,12 @@ class Visit:
 
     def _rows_to_watch(self) -> list[str]:
         """The rows that may show that everything is sold out, if they are few. Unknown ones are only read together with pages."""
-        is_unknown = self._depot.combines and self._batch.known.unknown(self._need)
-        is_scarce = is_unknown or all(map(self._is_scarce, self._need))
-        return [*self._need] if is_scarce and len(self._need) <= _ROWS_WITH_PAGES else []
+        if len(self._need) > _ROWS_WITH_PAGES or any(map(self._is_avoided, self._need)):
+            return []
+        unknown = self._batch.known.unknown(self._need)
+        reads_unknown = bool(unknown and self._lane.keys) and self._depot.combines
+        is_scarce = all(self._is_scarce(p, n) for p, n in self._need.items())
+        return [*self._need] if is_scarce or reads_unknown else []
 
     def prepare(self, commit: Commit, *, recalls: bool) -> Supply | None:
         """Read, lend, recall and share out, so that as many of the needed units as possible can be sold.
@@ -301,12 +306,8 @@ class Visit:
         self._allocation.rows |= {p: found.products[p] for p in wanted if p in found.products}
 
     def _may_fill(self, lease: LaneLease) -> bool:
-        """Whether a row or the depot may have enough units of a product for the waiting owner of a lane."""
-        units = self._allocation.units
-        return any(
-            not self._is_scarce(p) or self._is_wide(units(DEPOT, p), need)
-            for p, need in lease.needs.units.items()
-        )
+        """Whether there may be enough units of a product for the waiting owner of a lane."""
+        return not all(self._is_scarce(p, need) for p, need in lease.needs.units.items())
 
     def _still_waits(self, lease: LaneLease, found: Snapshot) -> bool:
         """Whether the owner of a lane has not written its pages since it published its needs. If so, adds the pages.
@@ -411,16 +412,25 @@ class Visit:
         if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
             return False
         held = self._allocation.entry(DEPOT, product_id)
-        if held.units < units or (held.units and held.reach < (self._lane.number or 1)):
-            return held.units < units or self._is_wide(held.units, units)
+        if held.units < units:
+            return True
+        if held.units and not held.reach:
+            return self._is_wide(held.units, units)
+        # A lane beyond the reach is not filled before the row lends to it.
+        need = max(units, self._demand.last_quantity(product_id))
+        if held.reach < (self._lane.number or DEPOT) and self._is_wide(held.units, need):
+            return True
         return held.units < self._low_level(product_id) and not self._depot.drained.has(product_id)
 
-    def _is_scarce(self, product_id: str) -> bool:
-        """Whether a row has little left to lend, as far as known."""
-        row = self._batch.known.rows.get(product_id)
-        if row is None:
-            return self._depot.drained.has(product_id)
-        return self._surplus(row) <= self._low_level(product_id)
+    def _is_scarce(self, product_id: str, need: int) -> bool:
+        """Whether the row and the depot have too few units to fill lanes, as far as known."""
+        row, units = (
+            self._batch.known.rows.get(product_id),
+            self._allocation.units(DEPOT, product_id),
+        )
+        if row is None and not self._depot.drained.has(product_id):
+            return False
+        return not self._is_wide(units + (self._surplus(row) if row is not None else 0), need)
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""
@@ -578,7 +588,8 @@ class Visit:
         lane, depot_key = key.lane, PageKey(DEPOT, key.number)
         own, shelf = self._allocation.entries(key), self._allocation.entries(depot_key)
         sources = {}
-        for product_id in dict.fromkeys((*shelf, *own)):
+        # Others' lanes return nothing.
+        for product_id in dict.fromkeys((*shelf, *(own if lane == self._lane.number else ()))):
             held, there = own.get(product_id, NO_UNITS), shelf.get(product_id, NO_UNITS)
             if len({held.created_at, there.created_at} - {""}) > 1:
                 continue

@@ -331,10 +331,10 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
         """
         moment = self.client.clock.now()
+        write = details_write(event, moment)
         # The row shows the write even if its response was lost.
         _, product = update_product(
-            *(self.client, event.product_id, lambda: details_write(event, moment)),
-            *(deadline, self.stats),
+            self.client, event.product_id, lambda: write, deadline, self.stats
         )
         given = (event.event_time, sortable_id(event.event_id))
         details = {name: event.details.get(name) for name in DETAILS}
@@ -392,10 +392,8 @@ class ProductCatalogue:
         """
         moment = self.client.clock.now()
         at, latest = timestamp(moment), timestamp(moment - least_age)
-        _, product = update_product(
-            *(self.client, product_id, lambda: price_write(price, moment, latest)),
-            *(deadline, self.stats),
-        )
+        write = price_write(price, moment, latest)
+        _, product = update_product(self.client, product_id, lambda: write, deadline, self.stats)
         if (product.price_changed_at, product.price) == (at, price):
             return product
         if product.is_discontinued:

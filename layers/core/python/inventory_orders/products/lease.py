@@ -39,6 +39,7 @@ from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
+    check_time,
     if_contended,
     read_product,
     update_product,
@@ -123,7 +124,7 @@ class Lease:
             CorruptItemError: The row, or a page that holds units of the product, breaks its table's contract.
         """
         owner = f"{holder}-{uuid.uuid4().hex}"
-        seconds = seconds if outlive_deadline else min(seconds, deadline.remaining())
+        seconds = _limited(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
         product = read_product(client, product_id, deadline, stats)
         if not names_location and (unnamed := Rejection.of_unnamed_location(product)):
@@ -241,7 +242,7 @@ class Lease:
             ProductNotFoundError: The product is gone.
         """
         self._keep(
-            seconds if outlive_deadline else min(seconds, deadline.remaining()),
+            _limited(seconds, deadline, outlive_deadline=outlive_deadline),
             deadline,
             "acquire it again. If a commit got no answer, repeat that first to find out whether the count was booked",
         )
@@ -443,3 +444,11 @@ def read_on_hand(
 
 def _seconds_after(moment: datetime, seconds: float) -> Decimal:
     return unix(moment) + Decimal(f"{seconds:.6f}")
+
+
+def _limited(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:
+    """Limit the length of a lease to the time that the invocation has left, unless it may outlive the invocation."""
+    if outlive_deadline:
+        return seconds
+    check_time(deadline)
+    return min(seconds, deadline.remaining())

@@ -328,9 +328,9 @@ class Publisher:
 def calls_of(entries: Sequence[BusEntry]) -> list[list[BusEntry]]:
     """Divide entries into calls that respect the limits of EventBridge."""
     return in_portions(
-        entries,
+        # No other entry fits into the call of one that has to be alone, so these come first.
+        sorted(entries, key=lambda entry: not entry.is_alone),
         MAX_ENTRIES,
-        # No other entry fits into the call of one that has to be alone.
         lambda entry: MAX_BYTES if entry.is_alone else entry.size,
         MAX_BYTES - 1,
     )
