@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 import boto3
 
-from inventory_orders.invocation import runtime
 from local import ROOT
 from local.endpoint import embedded_settings, environment_without_aws
 from local.sample_orders import stocked
@@ -146,13 +145,9 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
     del environment["AWS_ENDPOINT_URL"]
     with (
         patch.dict(os.environ, environment, clear=True),
-        patch.object(boto3, "DEFAULT_SESSION", None),
         mock_aws(),
         contextlib.redirect_stdout(io.StringIO()) as logs,
     ):
-        # The clients of a session that began before moto was imported would send real requests.
-        runtime.client.cache_clear()
-        runtime.process.cache_clear()
         urls = make_stack(stocked())
         os.environ.update(settings(urls) | queue_settings(name, urls))
         handler = load_handler(name)
