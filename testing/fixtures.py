@@ -13,13 +13,15 @@ from testing.shop import RunningShop
 
 
 @pytest.fixture
-def running_shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningShop]:
+def running_shop() -> Iterator[RunningShop]:
     """Open an empty shop, which logs only warnings and no metrics, so that pytest shows little but the failed assertion."""
-    monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "true")
     level = logger.log_level
     logger.setLevel("WARNING")
-    with RunningShop().open() as shop:
-        yield shop
+    # The fixture `monkeypatch` would be undone after the shop is closed, and bring back what a test has patched in it.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("POWERTOOLS_METRICS_DISABLED", "true")
+        with RunningShop().open() as shop:
+            yield shop
     logger.setLevel(level)
     # Powertools keeps metrics that it does not print, and would print them with the next ones.
     metrics.clear_metrics()

@@ -10,6 +10,7 @@ import typer.testing
 from botocore.config import Config
 from hypothesis import HealthCheck, settings
 
+from inventory_orders.invocation import runtime
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from local.sample_orders import catalogue
 from testing.aws import SimulatedAws, answered_by
@@ -56,7 +57,10 @@ def one_client_of_a_kind():
 
 @pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
-    """Run all tests in this folder without the embedded AWS."""
+    """Run all tests in this folder without the embedded AWS, and let none of them leave a shop's clients behind."""
+    client = runtime.client
+    yield
+    assert runtime.client is client
 
 
 @pytest.fixture(scope="session")
