@@ -320,10 +320,7 @@ class _Reader:
 
     def record(self, key: RecordKey) -> Record | None:
         """Read a record with strong consistency."""
-        found: Record | None = self.client.call(
-            partial(self.client.store.get, key), self.soon(), CommitStats()
-        )
-        return found
+        return self.client.call(lambda: self.client.store.get(key), self.soon(), CommitStats())
 
 
 class _Writer:
@@ -495,7 +492,7 @@ class _Checker:
         client, product_id = self._reader.client, product.product_id
         for code in sorted(key_of_barcode(each).code for each in product.barcodes - before):
             if code not in self._owners:
-                row = client.call(partial(client.store.get, BarcodeKey(code)), self._reader.soon())
+                row = client.ask(Store.get, self._reader.soon(), BarcodeKey(code))
                 self._owners[code] = None if row is None else row["productId"]
             owner = self._owners[code]
             if owner not in (None, product_id):

@@ -79,8 +79,7 @@ class Shelf:
 
     def product(self, key: str) -> Product | None:
         """A product as stored; None if there is none."""
-        stored: Product | None = self.store.get(key)
-        return stored
+        return self.store.get(key)
 
 
 def codes(load: Load) -> list[tuple[int, str, str]]:

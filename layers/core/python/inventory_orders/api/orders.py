@@ -42,7 +42,7 @@ from inventory_orders.domain.rejection import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
@@ -157,7 +157,8 @@ def _place_now(
     engine = runtime.process().engine_for_callers
     left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
-    outcome, seconds_left = _decide(order, deadline)
+    report = _decide(order, deadline)
+    (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
@@ -165,7 +166,7 @@ def _place_now(
         return _answer_of(order, order.record(None, outcome.after, outcome.at), caller)
     if outcome.kind is Outcome.RETURNED:
         _send(runtime.process().express_queue, body, _sender(order), order.user_id, request)
-        if seconds_left:
+        if seconds_left := _seconds_beyond_wait(report):
             return _accepted(order.order_id, seconds_left)
         stored = _await(order, engine.client, deadline)
     else:
@@ -181,21 +182,22 @@ def _place_now(
     return _answer_of(order, stored, caller, outcome.rejection)
 
 
-def _decide(change: Change, deadline: Deadline) -> tuple[ChangeOutcome, int]:
-    """Try once to place or amend an order.
-
-    Returns:
-        The outcome, and after how many seconds there may be another one, if that is certainly too late for the caller; otherwise 0.
-    """
+def _decide(change: Change, deadline: Deadline) -> CommitReport:
+    """Try once to place or amend an order."""
     report = runtime.process().engine_for_callers.apply([change], deadline)
     # A queue continues with it, so no retries were exhausted.
     report.stats.measured["RetriesExhausted"].clear()
     emit_orders(report, [change], "OrdersDirect")
+    return report
+
+
+def _seconds_beyond_wait(report: CommitReport) -> int:
+    """After how many seconds an order may have an outcome, if that is certainly too late for the caller; otherwise 0."""
     (outcome,) = report.outcomes
     if report.failure is not None or outcome.cause.startswith("CORRUPT"):
-        return outcome, _SECONDS_OF_REPAIR
+        return _SECONDS_OF_REPAIR
     # The engine gives this time only if a lease outlasts the deadline.
-    return outcome, ceil(outcome.retry_after)
+    return ceil(outcome.retry_after)
 
 
 def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
@@ -507,10 +509,11 @@ def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     command = order_command(document, terms)
     if caller.locations is not None:
         _check_lines(command, caller)
-    outcome, seconds_left = _decide(command, runtime.deadline(request.context))
+    report = _decide(command, runtime.deadline(request.context))
+    (outcome,) = report.outcomes
     if outcome.kind is Outcome.RETURNED and may_be_sent:
         _send(process.express_queue, json.dumps(document), {}, command.order_id, request)
-        return _accepted(command.order_id, seconds_left or 1)
+        return _accepted(command.order_id, _seconds_beyond_wait(report) or 1)
     return _answer_to(command, outcome, caller)
 
 

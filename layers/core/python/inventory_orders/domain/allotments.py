@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 from zlib import crc32
-
-K = TypeVar("K")
 
 DEPOT = 0
 """The lane between the rows and all other lanes."""
@@ -70,34 +68,25 @@ NO_UNITS = PageEntry("", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class FencedItem(Generic[K]):
-    """An item that is read, and written if it has not changed since.
-
-    Attributes:
-        key: Its key.
-        version: Rises by one with every write; 0 if it was never written.
-        epoch: A random value set by its first write. Version and epoch together fence its writers.
-        size: Bytes of the stored item.
-    """
-
-    key: K
-    version: int
-    epoch: str
-    size: int = field(default=0, compare=False, kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Page(FencedItem[PageKey]):
+class Page:
     """A page of a lane, as read or as it will be after a transaction.
 
     Attributes:
+        key: Its lane and number.
+        version: Rises by one with every write; 0 if it was never written.
+        epoch: A random value set by its first write. Version and epoch together fence its writers.
         entries: By product id.
         last_updated_at: When it was last written; empty if never.
+        size: Bytes of the stored item.
         emptied: At the depot, products that were lent to it but have no units left there. Their rows still name lanes.
     """
 
+    key: PageKey
+    version: int
+    epoch: str
     entries: Mapping[str, PageEntry] = field(default_factory=dict)
     last_updated_at: str = ""
+    size: int = field(default=0, compare=False)
     emptied: frozenset[str] = frozenset()
 
     def units(self, product_id: str) -> int:

@@ -354,10 +354,11 @@ def _exceeded_limits(
     products: StockById, charges: Mapping[str, int], bought: Sequence[Mapping[str, int]]
 ) -> tuple[ExceededLimit, ...]:
     """The limits that buyers would exceed, one for each group: the lowest one of the order's products."""
-    rows = [row for row in products.values() if row is not None]
-    # The lowest limit of a group comes last.
-    rows.sort(key=lambda row: -row.purchase_limit)
-    lowest = {row.charged_group: row.purchase_limit for row in rows}
+    lowest: dict[str | None, int] = {}
+    for row in products.values():
+        if row is not None:
+            limit = row.purchase_limit
+            lowest[row.charged_group] = min(limit, lowest.get(row.charged_group, limit))
     found = (
         ExceededLimit(
             group, lowest[group], max((u.get(group, 0) for u in bought), default=0), wanted

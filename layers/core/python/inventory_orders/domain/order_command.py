@@ -202,8 +202,8 @@ class OrderCommand(Change):
             for step in order.steps
             if step.action in actions and named <= (step.quantities or dict.fromkeys(named)).keys()
         ]
-        # The last one with the command's own id, otherwise the last one.
-        return max(reversed(steps), key=lambda step: step.step_id == self.step_id, default=None)
+        own = [step for step in steps if step.step_id == self.step_id]
+        return next(reversed(own or steps), None)
 
     @property
     def restocks(self) -> bool | None:

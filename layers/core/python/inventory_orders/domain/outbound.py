@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from inventory_orders.domain.allotments import FencedItem
-
 MAX_OUTBOUND_ENTRIES = 3_000
 """Maximum number of entries on a page: 46 KB with short ids, 107 KB with UUIDs, and every write costs the whole size. It has to
 hold what leaves between two sweeps: 100 orders of a wholesaler have 1,014 products."""
@@ -48,16 +46,24 @@ OUTBOUND_KEYS = tuple(map(OutboundKey, range(8)))
 
 
 @dataclass(frozen=True, slots=True)
-class OutboundPage(FencedItem[OutboundKey]):
+class OutboundPage:
     """An outbound page, as read or as it will be after a transaction.
 
     Attributes:
+        key: The key of the page.
+        version: Rises by one with every write; 0 if it was never written.
+        epoch: A random value set by its first write. Version and epoch together fence its writers.
         units: Units that have left the warehouse, by generation.
         last_updated_at: When it was last written; empty if never.
+        size: Bytes of the stored item.
     """
 
+    key: OutboundKey
+    version: int
+    epoch: str
     units: Mapping[Generation, int] = field(default_factory=dict)
     last_updated_at: str = ""
+    size: int = field(default=0, compare=False)
 
     def plus(self, leaving: Mapping[Generation, int]) -> OutboundPage:
         """Return the next version of the page, with more units, or fewer if units have not left after all."""

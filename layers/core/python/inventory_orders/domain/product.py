@@ -352,7 +352,7 @@ DETAILS = ("name", "price")
 """The attributes of which a catalogue event has a snapshot."""
 
 
-_NUMBER = re.compile("(?=[0-9])0*([0-9]*)")
+_DIGITS = re.compile("[0-9]+")
 
 
 def sortable_id(event_id: str) -> str:
@@ -361,8 +361,12 @@ def sortable_id(event_id: str) -> str:
     Before each number, without its leading zeros, comes the number of its digits. The id itself follows, so that different ids
     stay different: `e-0019 e-9` and `e-00210 e-10`. A space sorts before all characters of an id.
     """
-    sortable = _NUMBER.sub(lambda number: f"{len(number[1]):03}{number[1]}", event_id)
-    return f"{sortable} {event_id}"
+
+    def with_length(found: re.Match[str]) -> str:
+        number = found[0].lstrip("0")
+        return f"{len(number):03}{number}"
+
+    return f"{_DIGITS.sub(with_length, event_id)} {event_id}"
 
 
 @dataclass(frozen=True, slots=True)

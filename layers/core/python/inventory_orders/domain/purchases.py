@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from inventory_orders.domain.allotments import FencedItem
-
 MAX_GROUPS = 1_000
 """Maximum number of groups in a buyer's row: 30 KB with short ids, 145 KB with ids of 128 characters. Every order of the
 buyer that has a limited product writes the whole row."""
@@ -28,14 +26,22 @@ class BuyerKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Purchases(FencedItem[BuyerKey]):
+class Purchases:
     """A buyer's units, as read or as they will be after a transaction.
 
     Attributes:
+        key: The buyer.
+        version: Rises by one with every write; 0 if the row does not exist.
+        epoch: A random value set by the first write. Version and epoch together fence the row's writers.
         units: By group.
+        size: Bytes of the stored item.
     """
 
+    key: BuyerKey
+    version: int
+    epoch: str
     units: Mapping[str, int] = field(default_factory=dict)
+    size: int = field(default=0, compare=False)
 
     def plus(self, charges: Mapping[str, int]) -> Purchases:
         """Return the next version, with more units. Groups without any units are left out."""

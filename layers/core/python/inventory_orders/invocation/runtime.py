@@ -81,12 +81,9 @@ class Process:
 
     def _queue(self, prefix: str, *, feeds: bool = True) -> sqs.Queue:
         """Create a queue from its settings. Queues that feed the function also have a dead-letter queue."""
-        return sqs.Queue(
-            url=self._text(f"{prefix}QUEUE_URL"),
-            dead_letter_url=self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else "",
-            # Created last, so that a missing setting is noticed where there is no region, either.
-            client=client("sqs", sqs.CLIENT_CONFIG),
-        )
+        url = self._text(f"{prefix}QUEUE_URL")
+        dead_letter_url = self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else ""
+        return sqs.Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url)
 
     @cached_property
     def hold_seconds(self) -> int | None:
@@ -245,9 +242,8 @@ class Process:
     def _bus(self, variable: str) -> Bus:
         from inventory_orders.publishing import publisher  # noqa: PLC0415 - not all functions publish
 
-        return publisher.Bus(
-            name=self._text(variable), client=client("events", publisher.CLIENT_CONFIG)
-        )
+        name = self._text(variable)
+        return publisher.Bus(client("events", publisher.CLIENT_CONFIG), name)
 
     @cached_property
     def queue(self) -> sqs.Queue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,8 @@ from inventory_orders.retry import MAX_SENDING_DELAY_SECONDS
 from inventory_orders.sequences import in_portions
 
 if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
     from inventory_orders.engine.outcomes import ChangeOutcome
     from inventory_orders.publishing.publisher import Undeliverable
 
@@ -92,7 +94,7 @@ class Queue:
         dead_letter_url: The URL of its dead-letter queue; empty if the function sends no dead letters.
     """
 
-    client: Any
+    client: SQSClient
     url: str
     dead_letter_url: str = ""
 
@@ -122,10 +124,8 @@ class SqsCalls:
             hidden: Which hidden messages to include: `NotVisible` for those that the function is processing or has returned,
                 `Delayed` for those that were sent with a delay.
         """
-        answer = self._call(
-            *("get_queue_attributes", self.queue.url),
-            AttributeNames=[f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)],
-        )
+        names = [f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)]
+        answer = self._call("get_queue_attributes", self.queue.url, AttributeNames=names)
         if answer is None:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())
@@ -198,13 +198,11 @@ class SqsCalls:
 
         If a call fails, its messages come back after the queue's visibility timeout.
         """
-        self._call_for_each(
-            *("change_message_visibility_batch", self.queue.url),
-            {
-                m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
-                for m, delay in seconds.items()
-            },
-        )
+        entries = {
+            m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
+            for m, delay in seconds.items()
+        }
+        self._call_for_each("change_message_visibility_batch", self.queue.url, entries)
 
     def send_one(
         self,
@@ -244,14 +242,15 @@ class SqsCalls:
             taken |= {items[int(entry["Id"])] for entry in answer.get("Successful", ())}
         return taken
 
-    def _call(self, operation: str, url: str, **request: Any) -> Any:
+    def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
         """Make one call, and return the response. If the call fails, add the error to `errors` and return None."""
         for _ in range(_ATTEMPTS):
             if self.end.remaining() < _WORST_CASE_SECONDS:
                 self.errors.append(f"no time was left for {operation}")
                 return None
             try:
-                return getattr(self.queue.client, operation)(QueueUrl=url, **request)
+                call: Callable[..., Mapping[str, Any]] = getattr(self.queue.client, operation)
+                return call(QueueUrl=url, **request)
             except (BotoCoreError, ClientError) as error:
                 self.errors.append(str(error))
                 if not isinstance(error, ConnectionClosedError):

@@ -424,13 +424,11 @@ class Visit:
 
     def _is_scarce(self, product_id: str, need: int) -> bool:
         """Whether the row and the depot have too few units to fill lanes, as far as known."""
-        row, units = (
-            self._batch.known.rows.get(product_id),
-            self._allocation.units(DEPOT, product_id),
-        )
+        row = self._batch.known.rows.get(product_id)
         if row is None and not self._depot.drained.has(product_id):
             return False
-        return not self._is_wide(units + (self._surplus(row) if row is not None else 0), need)
+        surplus = 0 if row is None else self._surplus(row)
+        return not self._is_wide(self._allocation.units(DEPOT, product_id) + surplus, need)
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""

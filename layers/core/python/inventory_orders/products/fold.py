@@ -128,9 +128,9 @@ class _PageFold:
         met = [reason for reason in cancelled.reasons if reason.meaning is not Meaning.NOTHING]
         for reason in met:
             if reason.meaning is Meaning.INVALID:
-                self.fold.problems |= {
-                    f"DynamoDB does not accept {described(reason.action.subject)} ({reason.message}); repair the item": None
-                }
+                place = described(reason.action.subject)
+                problem = f"DynamoDB does not accept {place} ({reason.message}); repair the item"
+                self.fold.problems[problem] = None
             if isinstance(reason.found, CorruptItemError):
                 self.fold.problems[str(reason.found)] = None
             if reason.action.kind is ActionKind.OUTBOUND:

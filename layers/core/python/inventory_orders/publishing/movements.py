@@ -11,10 +11,12 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
+from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.publisher import Undeliverable
-from inventory_orders.publishing.streams import derived
+from inventory_orders.publishing.streams import rows_in, undeliverable
 from inventory_orders.store import movements
 from inventory_orders.store.dynamodb import Store, call
+from inventory_orders.store.rows import Row
 from inventory_orders.store.tables import STREAMED, Table
 
 
@@ -43,13 +45,13 @@ class Recorder:
             StoreError: DynamoDB failed, or time ran out. The batch has to be repeated as a whole.
         """
         self._note_if_late(records, deadline, is_lost=False)
-        found = [
-            *derived(
-                records, lambda _, before, after: movements.changed_rows(before, after).items()
-            )
-        ]
-        unreadable = [each for each in found if isinstance(each, Undeliverable)]
-        rows = dict(each for each in found if not isinstance(each, Undeliverable))
+        rows, unreadable = dict[movements.Key, Row | None](), []
+        for record in records:
+            try:
+                _, before, after = rows_in(record)
+                rows |= movements.changed_rows(before, after)
+            except UnpublishableError as error:
+                unreadable.append(undeliverable(record, error))
         if unreadable:
             self._note_if_late(records, deadline, is_lost=True)
         self.write(rows, deadline)

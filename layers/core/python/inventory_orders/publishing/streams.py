@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from inventory_orders.domain.events import Event, order_events, product_events
 from inventory_orders.errors import UnpublishableError, UnsupportedEventError
@@ -11,10 +11,8 @@ from inventory_orders.publishing.publisher import Undeliverable
 from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import KEYS, Table
 
-T = TypeVar("T")
 
-
-def records_of(event: object) -> list[object]:
+def records_of(event: object) -> list[Any]:
     """List the records of a batch of changes.
 
     Raises:
@@ -35,26 +33,14 @@ def read_changes(event: object) -> list[Event | Undeliverable]:
     Raises:
         UnsupportedEventError: The Lambda event is not a batch of changes from a stream.
     """
-    return list(derived(records_of(event), lambda table, before, after: _OF[table](before, after)))
-
-
-def derived(
-    records: Iterable[object], derive: Callable[[Table, Row | None, Row | None], Iterable[T]]
-) -> Iterator[T | Undeliverable]:
-    """Yield what can be derived from each record of a stream, or the record itself if that raises `UnpublishableError`.
-
-    Args:
-        records: The records.
-        derive: Derives something from the table of a changed row, and the row before and after the change.
-    """
-    for record in records:
+    news: list[Event | Undeliverable] = []
+    for record in records_of(event):
         try:
-            yield from derive(*rows_in(record))
+            table, before, after = rows_in(record)
+            news += _OF[table](before, after)
         except UnpublishableError as error:
-            event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
-            # With the row's key, it stays in sequence with the row's events.
-            subject = " ".join(_key_in(record).values())
-            yield Undeliverable.of_record(subject, event_id, record, error)
+            news.append(undeliverable(record, error))
+    return news
 
 
 _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
@@ -88,13 +74,22 @@ def rows_in(record: object) -> tuple[Table, Row | None, Row | None]:
 
 def is_of_products(record: object) -> bool:
     """Whether a record, even an otherwise unreadable one, is of the stream of products."""
-    return tuple(_key_in(record)) == KEYS[Table.PRODUCTS]
+    try:
+        return tuple(record["dynamodb"]["Keys"]) == KEYS[Table.PRODUCTS]  # type: ignore[index]
+    except (KeyError, TypeError):
+        return False
 
 
-def _key_in(record: object) -> dict[str, str]:
-    """Read the row's key from an otherwise unreadable record; empty if that is unreadable, too."""
+def undeliverable(record: object, error: UnpublishableError) -> Undeliverable:
+    """Describe a record that nothing can be derived from."""
+    event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
+    return Undeliverable.of_record(_key(record), event_id, record, error)
+
+
+def _key(record: object) -> str:
+    """Read the row's key from an otherwise unreadable record, so that it stays in sequence with the row's events."""
     try:
         keys = record["dynamodb"]["Keys"]  # type: ignore[index]
-        return {name: str(value["S"]) for name, value in keys.items()}
+        return " ".join(str(value["S"]) for value in keys.values())
     except (KeyError, TypeError, AttributeError):
-        return {}
+        return ""

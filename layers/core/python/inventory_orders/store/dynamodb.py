@@ -6,13 +6,14 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.barcode import BarcodeKey
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.purchases import BuyerKey, Purchases
@@ -36,7 +37,6 @@ from inventory_orders.store.rows import (
     READERS,
     Item,
     Key,
-    ListingKey,
     Row,
     decode,
     key_item,
@@ -112,8 +112,12 @@ class Snapshot:
 
     def add(self, other: Snapshot) -> None:
         """Add the items of another read."""
-        for name in ("products", "unreadable", "records", "pages", "outbound", "purchases"):
-            getattr(self, name).update(getattr(other, name))
+        self.products.update(other.products)
+        self.unreadable.update(other.unreadable)
+        self.records.update(other.records)
+        self.pages.update(other.pages)
+        self.outbound.update(other.outbound)
+        self.purchases.update(other.purchases)
 
     def outbound_units(self, product: Product) -> int:
         """Add up the units of a product on the outbound pages that were read.
@@ -142,7 +146,7 @@ class Snapshot:
                 self.unreadable[key] = found
             case str():
                 self.products[key] = found
-            # A record that does not exist is left out.
+            # A record that does not exist is left out. `read_item` knows no other keys.
             case _ if found is not None:
                 self.records[key] = found
 
@@ -240,7 +244,13 @@ class Store:
             snapshot.add_item(key, answer.get("Item"))
         return snapshot
 
-    def get(self, key: Key | ListingKey) -> Any:
+    @overload
+    def get(self, key: str) -> Product | None: ...
+    @overload
+    def get(self, key: RecordKey) -> Record | None: ...
+    @overload
+    def get(self, key: BarcodeKey) -> Row | None: ...
+    def get(self, key: str | RecordKey | BarcodeKey) -> Any:
         """Read a product, a record or the row of a barcode with strong consistency; None if it does not exist.
 
         Raises:

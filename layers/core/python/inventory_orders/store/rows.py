@@ -383,9 +383,7 @@ def read_purchases(item: Item) -> Purchases:
     key = BuyerKey(row["buyer"])
     try:
         units = {group: int(n["N"]) for group, n in item["units"]["M"].items()}
-        return Purchases(
-            key, int(item["_version"]["N"]), _text(row, "epoch"), units, size=size_of(item)
-        )
+        return Purchases(key, int(item["_version"]["N"]), _text(row, "epoch"), units, size_of(item))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorruptItemError(
             f"{key} break the contract of the Purchases table ({type(error).__name__}: {error}); repair the item",
