@@ -104,9 +104,10 @@ class OwnLane:
                     break
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> Iterator[int]:
-        """The lanes that no process uses: one of the first few at random, and after each conflict, one of twice as many.
+        """The lanes that no process uses: one of the first few at random and, after each conflict, one of twice as many.
 
-        So two processes rarely take the same one, and few processes use low lanes. A recall reads and checks all up to the reach.
+        So two processes rarely take the same one, and as long as there are few processes, they use the first lanes: a recall reads
+        and checks all lanes up to the reach. An API process makes few attempts, so it takes any lane.
         """
         self.look_around(deadline, stats)
         free = sorted({*self.lanes} - self._live - self._corrupt)
