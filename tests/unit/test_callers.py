@@ -96,6 +96,20 @@ def test_an_order_for_which_no_lane_can_be_filled_is_returned(shop, obstacle):
     assert (shop.last_source, shop.calls) == (None, [READ, WRITE])
 
 
+def test_the_api_stays_away_from_a_depot_that_others_wait_for(shop):
+    shop.list("p", 10_000)
+    process = shop.api()
+    assert shop.order(process, "p", losses=1) is APPLIED
+    for _ in range(10):
+        process.source.depot.line.observe(0.1)
+    assert shop.order(process, "p") is RETURNED
+    assert not shop.calls
+    shop.clock.sleep(2.1)
+    assert shop.order(process, "p", losses=1) is APPLIED
+    assert shop.order(process, "p") is APPLIED
+    assert shop.last_source == LANE
+
+
 def test_the_api_recalls_no_units(shop):
     """Another process empties the depot just before the visit, when the depot has seemed to have enough."""
     shop.list_lent(stock=101, lanes={1: 0}, depot=100)

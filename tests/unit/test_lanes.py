@@ -394,6 +394,16 @@ def test_a_small_batch_neither_fills_the_lanes_of_others_nor_asks_for_that(shop)
     assert owner.source.lane.number in shop.held("p")
 
 
+def test_a_small_batch_for_several_products_fills_the_lanes_of_others(shop):
+    shop.list_all("p", "q", "r")
+    visitor, owner = shop.owner(), shop.owner()
+    waits(shop, owner, p=3)
+    visitor.source.small_batch = 10
+    visitor.source.depot.line.observe(1.0)
+    shop.outcomes(visitor, shop.new_order("p", "q", "r"))
+    assert owner.source.lane.number in shop.held("p")
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_the_pages_of_an_owner_that_needs_only_scarce_products_are_not_read(shop, is_known):
     shop.list("p", 2)

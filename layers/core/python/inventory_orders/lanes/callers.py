@@ -78,6 +78,7 @@ class CallersSource(LaneSource):
     """Sells one order at a time. Whatever takes longer is left to workers, who do it for many orders together."""
 
     patience = 0.2
+    few_products = _MOST_LINES
     recalls = False
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
@@ -150,8 +151,8 @@ class CallersSource(LaneSource):
         return any(self._lost.has(p, _SOON) or self._hot.has(p, AVOIDED_SECONDS) for p in lacks)
 
     def _may_visit(self, batch: Batch) -> bool:
-        """Whether a visit to the depot would soon fill this process's lane."""
-        if self.depot.line.average_wait < self.patience:
+        """Whether a visit to the depot would soon fill this process's lane, and keep no worker waiting, who visits it for many orders."""
+        if self.depot.line.is_empty:
             with suppress(StoreError):
                 self.lane.take(batch.deadline, batch.stats)
                 return self.lane.number is not None and self._is_plentiful(batch)

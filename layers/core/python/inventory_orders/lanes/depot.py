@@ -112,7 +112,7 @@ class Depot:
         client: The client for the tables.
         line: The line of waiting processes.
         lease: The lease, while this process holds it.
-        combines: Whether visitors fill each other's lanes. Large batches want that.
+        combines: Whether this process's visits fill the lanes of others, and it asks others for that.
         drained: Which rows had no units left to lend. They are not read again for a while.
     """
 

@@ -71,9 +71,11 @@ class LaneSource(Source):
 
     # How long a visit waits for the depot, in seconds, before the batch is returned.
     patience = 20.0
-    # Batches of at most this many changes, such as those of the express queue, are sold sooner than a visitor reads and fills the
-    # lanes of others, so they neither do that nor ask for it.
+    # While others wait for the depot, batches of at most this many changes, such as those of the express queue, are sold from rows.
     small_batch = 10
+    # If such a batch has at most this many products, its visit ends sooner than a visitor reads and fills the lanes of others. So it
+    # neither does that nor asks for it.
+    few_products = 2
     # Whether a visit recalls units that other lanes hold.
     recalls = True
 
@@ -88,12 +90,15 @@ class LaneSource(Source):
         self._known_short: set[str] = set()
         # Products whose units a change needs in the row, not in lanes.
         self._to_reclaim: set[str] = set()
+        self._is_large = False
 
     def begin(self, batch: Batch) -> None:
         """Note the demand of a batch, and which of its products were recently short."""
-        self._to_reclaim, self.depot.combines = set(), len(batch.pending) > self.small_batch
+        product_ids = batch.pending.product_ids
+        self._to_reclaim, self._is_large = set(), len(batch.pending) > self.small_batch
+        self.depot.combines = self._is_large or len(product_ids) > self.few_products
         if self.lane.lanes:
-            self._known_short = set(filter(self._found_short.has, batch.pending.product_ids))
+            self._known_short = set(filter(self._found_short.has, product_ids))
             batch.short |= self._known_short
             changes = batch.pending.by_key.values()
             self.demand.observe_orders(change.lane_units(batch.short) for change in changes)
@@ -193,7 +198,7 @@ class LaneSource(Source):
             # One visit that fills the lane is better than writing rows batch after batch.
             return any(map(self.lane.units, wanted))
         # A visitor fills the lanes of all who wait, and writing rows would make its loans fail.
-        return self.depot.combines and bool(wanted)
+        return self._is_large and bool(wanted)
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether the row has too few units, and lanes may hold more."""
