@@ -181,7 +181,7 @@ def plan(
     in_sequence = _contested_last(changes, supply.contested) if supply.contested else changes
     decisions = choice.decide_all(in_sequence)
     written = {product_id for decision in decisions for product_id in decision.deltas}
-    decisions += choice.proven_by(written, supply.contested)
+    decisions += choice.proven_by(written, supply.contested) if choice.doubted else ()
     leaves = attrgetter("change.outbound")
     return Plan(
         supply.arrange([*filterfalse(leaves, decisions)], limits),
@@ -431,10 +431,10 @@ def pack(
         first: Drafts that already contain something. They are filled first.
     """
     strict = strict_keys(decisions)
-    contested = (d for d in decisions if not supply.contested.isdisjoint(d.purchases))
-    last = _with_followers(
-        (decision.change for decision in decisions), {d.change.record_key for d in contested}
-    )
+    contested = {
+        d.change.record_key for d in decisions if not supply.contested.isdisjoint(d.purchases)
+    }
+    last = _with_followers((d.change for d in decisions), contested) if contested else contested
 
     def sequence(decision: Decision) -> tuple[bool, float]:
         # Those whose order matters come first, in order of arrival.

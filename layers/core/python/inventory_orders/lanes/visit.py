@@ -95,7 +95,7 @@ class LaneSupply(Supply):
         drafts += pack(rest, self, limits)
         transactions = write_down(drafts, self)
         if self.release is not None:
-            last = self._last_with_depot(drafts)
+            last = self._last_with_depot(drafts) if len(drafts) > 1 else 0
             if drafts[last].actions < limits.actions:
                 transactions[last] = replace(transactions[last], release=self.release)
         chain = tuple((transaction,) for transaction in transactions)
@@ -257,19 +257,17 @@ class Visit:
         """Read all pages, and the rows that may lend. Returns False if the visit has to end because changes were returned."""
         shelves = _pages_of(DEPOT)
         own = self._lane.keys
-        found = self._look_and_read([*own, *shelves, *self._rows_with_pages()])
+        keys: list[Key] = [*own, *shelves, *self._rows_with_pages()]
+        found = self._look_and_read(keys) if self._depot.combines else self._read(keys)
         # `remember` gives up the lane if one of its pages is unreadable.
         self._lane.remember(found.pages[key] for key in own)
         self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
         # Products that belong on an unreadable page are not touched.
         pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
         self._allocation = Allocation({}, pages)
-        if self._give_up_corrupt():
+        if self._corrupt and self._give_up_corrupt():
             return False
-        self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
-        # A filled page is at most as large as the depot's.
-        most = Limits().size // 2 // max(1, self._allocation.size(shelves))
-        self._waiting = self._owners_who_wait(min(most, _MOST_FILLED))
+        self._demand.observe_others(chain.from_iterable(map(self._allocation.entries, shelves)))
         self._read_rows(found)
         return True
 
@@ -283,17 +281,20 @@ class Visit:
         self._depot.client.side_by_side(lambda read_one: read_one(), reads)
         return found
 
-    def _owners_who_wait(self, most: int) -> list[LaneLease]:
+    def _owners_who_wait(self) -> list[LaneLease]:
         """The leases of the lanes that this visit may fill for others. Learns from what their owners need."""
-        if not self._fills_others:
-            return []
-        found = [lease for lease in self._lane.waiting if self._may_fill(lease)][:most]
+        # A filled page is at most as large as the depot's.
+        most = Limits().size // 2 // max(1, self._allocation.size(_pages_of(DEPOT)))
+        fitting = filter(self._may_fill, self._lane.waiting)
+        found = [*islice(fitting, min(most, _MOST_FILLED))]
         for lease in found:
             self._demand.observe_needs(lease.needs)
         return found
 
     def _read_rows(self, found: Snapshot) -> None:
         """Read the pages of lanes that wait, and the rows that the visit needs, unless they were read together with the pages."""
+        if self._fills_others:
+            self._waiting = self._owners_who_wait()
         wanted = self._rows_to_read()
         others = [p for p in wanted if p not in found.products]
         keys: list[Key] = [
@@ -323,7 +324,10 @@ class Visit:
 
     def _rows_with_pages(self) -> list[str]:
         """The rows to read together with the pages. That is faster, even if the depot turns out to have enough."""
-        needed = [p for p in (*self._need, *self._passed_over()) if not self._is_avoided(p)]
+        # Products that were passed over as short may have been restocked.
+        passed_over = self._batch.known.unknown(self._batch.wanted)
+        both = dict.fromkeys((*self._need, *passed_over))
+        needed = [p for p in both if not self._is_avoided(p)]
         return needed if len(needed) <= _ROWS_WITH_PAGES else []
 
     def _give_up_corrupt(self) -> bool:
@@ -384,8 +388,8 @@ class Visit:
 
     def _lent_elsewhere(self) -> set[str]:
         """The missing products that other lanes may hold, and that a change cannot do without."""
-        missing = self._missing() & (self._indispensable() | self._to_reclaim)
-        return {p for p in missing if self._allocation.row(p).lent_to - {DEPOT}}
+        missing = {p for p in self._missing() if self._allocation.row(p).lent_to - {DEPOT}}
+        return missing & (self._indispensable() | self._to_reclaim) if missing else missing
 
     def _indispensable(self) -> set[str]:
         """The products that a pending order needs, because it has no other offer, or all of its offers are short."""
@@ -564,7 +568,8 @@ class Visit:
         for key in self._lane.keys:
             if key.number not in self._corrupt:
                 sources |= self._share_out_page(key, self._need, {})
-        self._fill_others(sources)
+        if self._waiting:
+            self._fill_others(sources)
         return sources
 
     def _fill_others(self, sources: Mapping[str, PageKey]) -> None:
@@ -614,13 +619,9 @@ class Visit:
         level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))
 
-    def _passed_over(self) -> list[str]:
-        """Short products whose rows this batch has not read, and which may have been restocked."""
-        return self._batch.known.unknown(p for p in self._batch.wanted if p not in self._need)
-
     def _add_rows(self) -> None:
         """Add the rows that the batch knows. Those that this visit has read stay as they are, as they may have lent units."""
-        self._batch.read_unknown(self._passed_over())
+        self._batch.read_unknown([p for p in self._batch.wanted if p not in self._need])
         rows = self._batch.known.rows
         left = rows.keys() - self._need.keys() - self._to_reclaim - self._allocation.rows.keys()
         self._allocation.rows |= {p: rows[p] for p in self._batch.pending.product_ids if p in left}
