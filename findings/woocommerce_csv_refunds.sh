@@ -4,8 +4,8 @@
 # A cell that begins with =, +, - or @ may be run as a formula by a spreadsheet, so WooCommerce's own export puts an apostrophe in front of
 # it. Numbers are exempt, says the package, to keep negative ones. One expects a refund to stay the number that it is. WooCommerce's API
 # sends each amount as text, "-12.50", which becomes '-12.50: a spreadsheet's sum leaves it out, without an error. One also expects quotes
-# inside such a cell to be doubled, as in every other cell. They are not: +4" pipe, blue ends its cell at the inch sign, and what follows the
-# comma moves into the next column.
+# inside such a cell to be doubled, as in every other cell. They are not: +4" pipe, blue ends its cell at the inch sign, and what follows
+# the comma moves into the next column.
 # It matters because the total of a day with refunds is too high, and a reader takes part of a name for the stock and the stock for the
 # price. Pass amounts through Number(), and leave names that begin with these characters to a CSV library.
 set -euo pipefail
@@ -24,7 +24,8 @@ Object.defineProperties(globalThis, Object.fromEntries(['self', 'window', 'docum
   .map((name) => [name, { value: name === 'self' ? window : window[name], configurable: true }])));
 const { generateCSVDataFromTable } = require('@woocommerce/csv-export');
 const { parse } = require('csv-parse/sync');
-console.log(`Versions: @woocommerce/csv-export ${version('@woocommerce/csv-export')}, csv-parse ${version('csv-parse')}, node ${process.versions.node}`);
+const names = ['@woocommerce/csv-export', 'csv-parse'].map((name) => `${name} ${version(name)}`);
+console.log(`Versions: ${names.join(', ')}, node ${process.versions.node}`);
 
 const headers = ['product', 'stock', 'total'].map((label) => ({ label, key: label }));
 const written = (rows) => generateCSVDataFromTable(headers, rows.map((row) => row.map((value) => ({ display: value, value }))));
@@ -39,11 +40,11 @@ console.log('Expected: 12.50 - 12.50 + 5.00 = 5');
 console.log(`Seen:     ${totals}, as ${written(sales).split('\n').slice(1).join(' / ')}`);
 console.log(`Seen:     with amounts as numbers: ${asNumbers}`);
 
-const names = ['4" pipe, blue', '+4" pipe, blue'];
-const lines = names.map((name) => written([[name, 7, '12.50']]));
-console.log(`Expected: 3 cells in the row of ${names[1]}, with a stock of 7, as for ${names[0]}`);
+const products = ['4" pipe, blue', '+4" pipe, blue'];
+const lines = products.map((name) => written([[name, 7, '12.50']]));
+console.log(`Expected: 3 cells in the row of ${products[1]}, with a stock of 7, as for ${products[0]}`);
 const rows = lines.map((text) => parse(text, { relax_quotes: true, relax_column_count: true })[1]);
-rows.forEach((row, i) => console.log(`Seen:     ${names[i]}: ${row.length} cells, ${row.join(' | ')}`));
+rows.forEach((row, i) => console.log(`Seen:     ${products[i]}: ${row.length} cells, ${row.join(' | ')}`));
 console.log('Why it matters: refunds are missing from the sum, and columns move.');
 const known = totals === 17.5 && asNumbers === 5 && rows[0][1] === '7' && rows[1].length > 3 && rows[1][1] !== '7';
 process.exit(known ? 0 : 1);
