@@ -12,7 +12,8 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --no-compile --quiet --disable-pip-version-check sqs_queue==1.0.3 boto3==1.44.8 "moto[sqs]==5.2.5" 2> /dev/null
+"$folder/venv/bin/pip" install --no-compile --quiet --disable-pip-version-check \
+    sqs_queue==1.0.3 boto3==1.44.8 "moto[sqs]==5.2.5" 2> /dev/null
 
 cat > "$folder/check.py" <<'PYTHON'
 import logging
