@@ -3,8 +3,8 @@
 #
 # The package keeps several tables of documents in one table of DynamoDB, with sort keys such as production#order#1042, and count({ table })
 # returns "the number of documents for a given table". One expects the number of orders. It counts the keys that begin with
-# production#order, without the # after it, so tables whose names begin in the same way are counted as well: order-line, orders, order-
-# archive. get() and page() filter them out. A query of DynamoDB ends after one megabyte, and the package does not ask for the rest: of 40
+# production#order, without the # after it, so tables whose names begin in the same way are counted as well: order-line, orders or
+# orders/2025. get() and page() filter them out. A query of DynamoDB ends after one megabyte, and the package does not ask for the rest: of 40
 # documents of 40 KB, it counts 26. One error can offset the other, and neither shows in a test with one small table.
 # It matters because this number is compared with that of the shop or the bank, and is wrong without an error. Count the documents that
 # page() returns.

@@ -2,7 +2,7 @@
 # sqs-workers handles the payment and the cancellation of an order before the order itself, although the queue is FIFO.
 #
 # In a FIFO queue, messages of one group are received in sequence, and a message that was received and not deleted blocks those after it
-# (Amazon SQS Developer Guide, "FIFO queue delivery logic"). sqs-workers has functions for such queues and sends one group per order. One
+# (Amazon SQS Developer Guide, "FIFO queue delivery logic"). sqs-workers has functions for such queues, and an argument for the group. One
 # expects that, if "placed" fails, "paid" of the same order waits for the retry. The worker receives up to ten messages at a time, which may
 # all belong to one order. It logs the failure, handles the others and deletes them, and only then retries the first one.
 # It matters because one short failure, such as a time-out of a database, turns a cancelled order into a placed one, which is then shipped.
