@@ -151,7 +151,7 @@ class CallersSource(LaneSource):
         return any(self._lost.has(p, _SOON) or self._hot.has(p, AVOIDED_SECONDS) for p in lacks)
 
     def _may_visit(self, batch: Batch) -> bool:
-        """Whether a visit to the depot would soon fill this process's lane, and keep no worker waiting, who visits it for many orders."""
+        """Whether a visit to the depot would soon fill this process's lane. Workers go first, because they visit it for many orders."""
         if self.depot.line.is_empty:
             with suppress(StoreError):
                 self.lane.take(batch.deadline, batch.stats)
