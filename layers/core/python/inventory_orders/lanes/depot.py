@@ -159,9 +159,10 @@ class Depot:
                 )
             except (ThrottledError, OutcomeUnknownError) as error:
                 stats.throttles.update(error.limits)
-                # A transaction that releases the depot is in flight, so it will be free in a moment.
-                failures = 2 if error.code == "TransactionConflictException" else failures + 1
-                delay = self.client.policy.backoff(failures)
+                # After a conflict, a transaction that releases the depot is in flight, so it will be free in a moment.
+                is_conflict = error.code == "TransactionConflictException"
+                failures += not is_conflict
+                delay = self.client.policy.backoff(2 if is_conflict else failures)
                 continue
             if lease.owner == owner:
                 stats.measured["DepotWait"].append(waited * 1000)
@@ -177,6 +178,9 @@ class Depot:
                 return None
             lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
             delay = max(self.line.next_delay(age + waited), lasted * _DOUBT)
+            if failures:
+                # So many wait that requests for the lease are throttled, and with them the transaction that releases it.
+                delay = max(delay, self.client.policy.backoff(failures))
         stats.measured["DepotWait"].append((clock.monotonic() - began) * 1000)
         raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
@@ -186,5 +190,5 @@ class Depot:
         if lease is not None:
             with contextlib.suppress(StoreError):
                 self.client.call(
-                    lambda: release_lane(self.client.store, lease), deadline, stats, attempts=3
+                    lambda: release_lane(self.client.store, lease), deadline, stats, attempts=8
                 )
