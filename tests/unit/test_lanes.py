@@ -25,7 +25,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
-from inventory_orders.lanes.lane import LANE_SECONDS
+from inventory_orders.lanes.lane import LANE_SECONDS, PASSED_ON
 from inventory_orders.store.lane_leases import read_lane_leases
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
@@ -77,24 +77,20 @@ def test_a_product_is_sold_from_its_row_until_contention_then_from_lanes(shop):
     assert shop.product("p").lent_to == {0, 1, 2}
 
 
-def test_after_ten_quiet_seconds_the_row_sells_what_the_lane_lacks(
-    shop,
-):
-    shop.list("p", 100_000)
-    owner, other = (shop.worker(lanes=1) for _ in range(2))
-    for worker in (owner, other):
-        worker.client.rivals.observe("p")
+def test_after_ten_quiet_seconds_the_row_sells_what_the_lane_lacks(shop):
+    shop.list_all("p", "q", "r")
+    worker = shop.worker(lanes=1)
+    worker.client.rivals.observe("p", "q", "r")
 
-    def sources():
-        for worker in (owner, other):
-            assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
-        return [shop.source(f"o{shop.orders - 1}"), shop.source(f"o{shop.orders}")]
+    def source_of(product_id):
+        assert shop.outcomes(worker, shop.new_order(product_id)) == [APPLIED]
+        return shop.source(f"o{shop.orders}")
 
-    assert sources() == [1, DEPOT]
+    assert source_of("p") == 1
     shop.clock.sleep(9.8)
-    assert sources() == [1, DEPOT]
+    assert source_of("q") == 1
     shop.clock.sleep(0.2)
-    assert sources() == [1, None]
+    assert source_of("r") is None
 
 
 def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_depot(shop):
@@ -521,9 +517,61 @@ def test_a_lane_is_taken_over_with_its_units(shop):
         assert shop.outcomes(two, shop.new_order("p")) == [APPLIED]
     assert shop.source(f"o{shop.orders}") == 1
     assert shop.held("p")[1] >= held - 2
-    woken = shop.new_order("p")
-    assert shop.outcomes(one, woken) == [APPLIED]
-    assert shop.source(woken.order_id) != 1, "its lane belongs to another worker"
+
+
+def sells_from(shop, worker):
+    """Let a worker sell a product, and return the lane that it came from."""
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
+    return shop.source(f"o{shop.orders}")
+
+
+def test_workers_without_a_lane_take_turns_with_others(shop):
+    shop.list("p", 100_000)
+    workers = [shop.owner(lanes=2) for _ in range(2)]
+    lanes = [worker.source.lane.number for worker in workers]
+    assert [sells_from(shop, worker) for worker in workers] == lanes
+    three = shop.owner(lanes=2)
+    assert three.source.lane.is_crowded, "it has found no free lane, and has taken one over"
+    assert three.source.lane.number is None, "it has passed it on"
+    shared = sells_from(shop, three)
+    assert shop.calls == [UPDATE, READ, WRITE, UPDATE], "take the lane, read, sell, pass it on"
+    robbed, spared = workers if shared == lanes[0] else workers[::-1]
+    # The worker that had the lane before learns it from the write that fails.
+    assert sells_from(shop, robbed) == shared
+    assert shop.calls[:2] == [WRITE, UPDATE]
+    assert shop.calls[-3:] == [READ, WRITE, UPDATE]
+    assert sells_from(shop, robbed) == sells_from(shop, three) == shared
+    assert not spared.source.lane.is_crowded
+    assert sells_from(shop, spared) == spared.source.lane.number
+    assert shop.calls == [WRITE]
+    # Without others, a worker keeps its lane again.
+    for _ in range(3):
+        shop.clock.sleep(11)
+        sells_from(shop, robbed)
+    assert not robbed.source.lane.is_crowded
+    assert robbed.source.lane.number == shared
+
+
+def test_a_worker_without_a_lane_tries_again_while_it_waits_for_the_depot(shop):
+    shop.list("p", 100_000)
+    one = shop.owner(lanes=1)
+    assert sells_from(shop, one) == 1
+    two = shop.owner(lanes=1)
+    assert two.source.lane.is_crowded
+    shop.occupy(1, 60.0)
+    shop.occupy(DEPOT, 60.0)
+    # The lane is passed on after the first requests for the depot's lease.
+    shop.once(UPDATE, lambda _: shop.once(READ, lambda _: shop.occupy(1, 60.0, PASSED_ON)))
+    assert sells_from(shop, two) == 1
+
+
+def test_a_process_of_the_api_takes_over_no_lane(shop):
+    shop.list("p", 100_000)
+    one, two = shop.api(), shop.api()
+    for api in (one, two):
+        api.source.lane.take(shop.soon(), CommitStats())
+    assert [api.source.lane.number for api in (one, two)] == [2, None]
+    assert not two.source.lane.is_crowded
 
 
 def test_a_lane_in_use_is_kept(shop):

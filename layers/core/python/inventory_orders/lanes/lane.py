@@ -34,6 +34,12 @@ before it extends the lease."""
 # Maximum number of products in published needs, because an item is limited to 400 KB, and the seconds after which needs end.
 _MOST_NEEDS, _NEEDS_SECONDS = 1_000, 5.0
 
+PASSED_ON = "passed-on"
+"""The owner of a lane between two workers that use it in turn."""
+
+# How many of such lanes a worker tries to take.
+_MOST_TRIES = 5
+
 # From how many free lanes a process takes one, unless others take the same one; and the least number of lanes within reach.
 _FEW_LANES = 20
 
@@ -58,6 +64,7 @@ class OwnLane:
         least: As given.
         in_use: How many lanes were in use when last counted, at least 1. The lane of a new process may be missing.
         reach: The last lane that plentiful products should reach: the last one in use, rounded up so that it seldom changes.
+        is_crowded: Whether workers pass lanes on after each batch, because there are more workers than lanes.
         abandoned: Lanes whose leases have ended, and which may hold units.
     """
 
@@ -76,6 +83,7 @@ class OwnLane:
         self.in_use = 1
         self.reach = last
         self.abandoned: set[int] = set()
+        self.is_crowded = False
         # Lanes with a page that DynamoDB does not write. For a while, this process does not fill them for others.
         self._refused = Recent(client.clock)
         # The leases as last read, and the lanes whose leases had not ended.
@@ -84,8 +92,10 @@ class OwnLane:
         self._ended: set[LaneLease] = set()
         self._tries, self._seconds = tries, seconds
         self._client = client
-        self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
+        self._last = DEPOT
+        # Whether another worker may have taken over the lane, and whether any did since lanes were last counted.
+        self._is_doubted = self._is_contested = False
         self._refreshed_at = float("-inf")
         self._pages: dict[int, Page] = {}
         self._corrupt: set[int] = set()
@@ -95,13 +105,43 @@ class OwnLane:
     def take(self, deadline: Deadline, stats: CommitStats) -> None:
         """Take a lane unless all are in use, or extend the lease of this process's lane."""
         soon = self._client.clock.now().timestamp() + self._seconds / 2
-        if self._lease is not None and self._lease.ends_at <= soon:
-            self._take_lane(self._lease.lane, deadline, stats)
-        if self._lease is None and self.lanes and self._is_refresh_due():
-            for lane in islice(self._free_lanes(deadline, stats), self._tries):
-                self._take_lane(lane, deadline, stats)
+        if self._lease is not None and (self._is_doubted or self._lease.ends_at <= soon):
+            self._take_lane(self._lease.lane, "", deadline, stats)
+        if self._lease is None and self.lanes and (self.is_crowded or self._is_refresh_due()):
+            for lane, owner in islice(self._lanes_to_try(deadline, stats), self._tries):
+                self._take_lane(lane, owner, deadline, stats)
                 if self._lease is not None:
                     break
+
+    def _lanes_to_try(self, deadline: Deadline, stats: CommitStats) -> Iterator[tuple[int, str]]:
+        """Lanes that may be free, each with an owner that it may be taken from.
+
+        If no lane is free, workers pass lanes on: first, the one that this worker had, then a few others. If other workers use
+        all of these, it takes over one whose owner may not know yet that lanes are passed on.
+        """
+        yield from ((lane, PASSED_ON) for lane in self._free_lanes(deadline, stats))
+        if self.lanes.start == 1:
+            usable = {*self.lanes} - self._corrupt
+            others = self._shuffled(lease for lease in self._leases if lease.lane in usable)
+            if self._last in usable:
+                yield self._last, PASSED_ON
+            self.is_crowded = self._is_contested = True
+            yield from ((lease.lane, PASSED_ON) for lease in others[:_MOST_TRIES])
+            yield from ((lease.lane, lease.owner) for lease in others[:1])
+
+    def pass_on(self, deadline: Deadline, stats: CommitStats) -> None:
+        """Let another worker use the lane if there are more workers than lanes."""
+        if self.is_crowded and self._lease is not None:
+            now, mine = self._client.clock.now(), self._lease
+            self._lease, self._last = None, mine.lane
+            self.forget()
+            passed_on = LaneLease(mine.lane, PASSED_ON, now.timestamp() + self._seconds)
+            with suppress(StoreError):
+                self._client.call(
+                    lambda: lease_lane(self._client.store, passed_on, now, mine.owner),
+                    deadline,
+                    stats,
+                )
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> Iterator[int]:
         """The lanes that no process uses: one of the first few at random and, after each conflict, one of twice as many.
@@ -115,26 +155,32 @@ class OwnLane:
         while free:
             lane = min(free[:few], key=lambda _: self._client.policy.random())
             free.remove(lane)
+            self._live.add(lane)
             yield lane
             few *= 2
 
     def _shuffled(self, found: Iterable[T]) -> list[T]:
         return sorted(found, key=lambda _: self._client.policy.random())
 
-    def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
+    def _take_lane(
+        self, lane: int, instead_of: str, deadline: Deadline, stats: CommitStats
+    ) -> None:
         now = self._client.clock.now()
-        wanted = LaneLease(lane, self._owner, now.timestamp() + self._seconds)
+        owner = self._lease.owner if self._lease is not None else f"lane-{uuid.uuid4().hex}"
+        wanted = LaneLease(lane, owner, now.timestamp() + self._seconds)
         lease = self._client.call(
-            lambda: lease_lane(self._client.store, wanted, now), deadline, stats
+            lambda: lease_lane(self._client.store, wanted, now, instead_of), deadline, stats
         )
         kept = self._lease is not None and self._lease.ends_at > now.timestamp()
-        self._lease = lease if lease.owner == self._owner else None
+        self._is_doubted = False
+        self._lease = lease if lease.owner == owner else None
         self.abandoned.discard(lane)
         # After the lease ended, other processes may have used the lane, or an operator may have restored the table.
         if not kept or self._lease is None:
             self.forget()
-        if self._lease is not None and not kept:
-            # Processes that began together have taken their lanes by now, so the next visit counts them again.
+        if (self._lease is None) == kept and not self.is_crowded:
+            # Another worker has taken it over; or processes that began together have taken their lanes by now, so the next visit
+            # counts them again.
             self._refreshed_at = float("-inf")
 
     def look_around(
@@ -158,6 +204,7 @@ class OwnLane:
             self._count()
 
     def _count(self) -> None:
+        self.is_crowded, self._is_contested = self._is_contested, False
         in_use = self._live | ({self._lease.lane} if self._lease else set())
         # At first, others that began together may not have taken their lanes yet.
         if self._lease is not None and self._refreshed_at > float("-inf"):
@@ -192,7 +239,7 @@ class OwnLane:
     ) -> None:
         """Show visitors what this process waits for. If that fails, it only has to wait longer."""
         if self._lease is not None:
-            lane, owner = self._lease.lane, self._owner
+            lane, owner = self._lease.lane, self._lease.owner
             until = int(self._client.clock.now().timestamp() + _NEEDS_SECONDS)
             some = {p: max(units, 1) for p, units in islice(need.items(), _MOST_NEEDS)}
             needs = Needs(some, orders, self.version, until)
@@ -259,12 +306,14 @@ class OwnLane:
         elif transaction.pages:
             self.forget()
         if isinstance(error, TransactionCancelledError):
-            self._note_refused(error)
+            self._note_failed(error)
 
-    def _note_refused(self, error: TransactionCancelledError) -> None:
-        refused = (Meaning.THROTTLED, Meaning.INVALID)
-        pages = (r.action.subject for r in error.reasons if r.meaning in refused)
-        self._refused.observe(*(str(key.lane) for key in pages if isinstance(key, PageKey)))
+    def _note_failed(self, error: TransactionCancelledError) -> None:
+        for reason in error.reasons:
+            if isinstance(key := reason.action.subject, PageKey):
+                if reason.meaning in (Meaning.THROTTLED, Meaning.INVALID):
+                    self._refused.observe(str(key.lane))
+                self._is_doubted |= key.lane == self.number and reason.is_lost
 
     def forget(self) -> None:
         """Forget the pages, so that they are read again."""

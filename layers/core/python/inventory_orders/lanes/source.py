@@ -108,7 +108,7 @@ class LaneSource(Source):
         need = self._need(batch)
         deadline, stats = batch.deadline, batch.stats
         # A lane's lease is extended in any case; a first lane is only taken for a visit.
-        if self.lane.number is not None:
+        if self.lane.number is not None or self.lane.is_crowded:
             self.lane.take(deadline, stats)
         if self.lane.pages is None:
             found = read_all(self.depot.client, self.lane.keys, deadline, stats)
@@ -116,7 +116,7 @@ class LaneSource(Source):
         supply = self._without_a_visit(batch, need)
         if supply is not None or not batch.pending:
             return supply
-        if need:
+        if need and not self.lane.is_crowded:
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
         visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
@@ -157,6 +157,8 @@ class LaneSource(Source):
     def end_round(self, batch: Batch) -> None:
         """Release the depot, unless a transaction already has, and note which products are short or sold out."""
         self.depot.release(batch.deadline, batch.stats)
+        if self.lane.is_crowded and not batch.pending:
+            self.lane.pass_on(batch.deadline, batch.stats)
         self._found_short.observe(*(batch.short - self._known_short))
         for product_id, row in batch.known.rows.items():
             if row is not None and row.spare_units > 0:

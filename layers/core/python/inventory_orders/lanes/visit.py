@@ -185,6 +185,8 @@ class Visit:
 
         In the latter case rows show that, and lanes have no units.
         """
+        if self._lane.is_crowded and self._lane.number is None:
+            self._lane.take(self._batch.deadline, self._batch.stats)
         rows = self._rows_to_watch()
         keys: list[Key] = [*(self._lane.keys if self._depot.combines else ()), *rows]
         if not self._need or not keys:
