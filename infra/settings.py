@@ -230,7 +230,7 @@ class Settings:
     @property
     def api_lanes(self) -> int:
         """The number of lanes for the API's processes, in addition to `lanes`."""
-        return min(_MOST_API_LANES, _MOST_LANES - self.lanes) if self.api else 0
+        return min(_MOST_API_LANES, _MOST_LANES - self.lanes) if self.api and self.lanes else 0
 
     @classmethod
     def from_context(
@@ -403,7 +403,7 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
         del queues["OrderQueueFifo"]
     if not chosen["api"]:
         del queues["OrderQueueExpress"]
-    # A worker without a lane would sell at the depot, one worker at a time.
+    # Workers without a lane of their own would wait for others' lanes.
     workers = sum(queues[n]["maximumConcurrency"] for n in queues if n.startswith("OrderQueue"))
     chosen.setdefault("production", stage == "prod")
     chosen.setdefault("lanes", min(workers, _MOST_LANES - _MOST_API_LANES))

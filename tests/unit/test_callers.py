@@ -78,6 +78,16 @@ def test_a_scarce_product_is_soon_tried_again_after_a_single_loss(shop):
     assert shop.last_source is None
 
 
+def test_without_lanes_everything_is_sold_from_rows(shop):
+    shop.list("p", 10_000)
+    process, worker = shop.api(0, 0), shop.seller(lanes=0)
+    assert shop.order(process, "p", losses=1) is APPLIED
+    assert shop.order(process, "p") is RETURNED, "a worker of the express queue sells it"
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.calls == [READ, WRITE]
+    assert (shop.last_source, shop.product().lent_to) == (None, frozenset())
+
+
 @pytest.mark.parametrize("obstacle", ["no lane", "scarce", "depot in use"])
 def test_an_order_for_which_no_lane_can_be_filled_is_returned(shop, obstacle):
     shop.list("p", 39 if obstacle == "scarce" else 40)
