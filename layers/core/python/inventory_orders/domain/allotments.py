@@ -121,7 +121,7 @@ class LaneLease:
 
     Attributes:
         lane: The lane.
-        owner: Unique for each execution environment, or for each visit to the depot.
+        owner: Unique for each time that a process takes a lane, or visits the depot.
         ends_at: Unix time in seconds.
         wait: How long the owner waited for it, in seconds.
         needs: What the owner has last waited for at the depot.

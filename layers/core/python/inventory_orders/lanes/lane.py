@@ -34,7 +34,7 @@ before it extends the lease."""
 # Maximum number of products in published needs, because an item is limited to 400 KB, and the seconds after which needs end.
 _MOST_NEEDS, _NEEDS_SECONDS = 1_000, 5.0
 
-PASSED_ON = "passed-on"
+PASSED_ON = "workers-in-turn"
 """The owner of a lane between two workers that use it in turn."""
 
 # How many of such lanes a worker tries to take.
@@ -130,8 +130,8 @@ class OwnLane:
             yield from ((lease.lane, lease.owner) for lease in others[:1])
 
     def pass_on(self, deadline: Deadline, stats: CommitStats) -> None:
-        """Let another worker use the lane if there are more workers than lanes."""
-        if self.is_crowded and self._lease is not None:
+        """Let another worker use the lane, because there are more workers than lanes."""
+        if self._lease is not None:
             now, mine = self._client.clock.now(), self._lease
             self._lease, self._last = None, mine.lane
             self.forget()
