@@ -84,7 +84,7 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
     Args:
         tables: Names of the tables.
         product_id: A product with `ORDERS` in stock.
-        lanes: The maximum number of lanes. With 0, which no stack has, writers only retry with jitter.
+        lanes: The maximum number of lanes. With 0, writers only retry with jitter.
     """
 
     def work(number: int, engine: Engine, meter: _Meter) -> int:

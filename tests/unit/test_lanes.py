@@ -31,7 +31,7 @@ from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import LaneShop
-from testing.world.faults import cancels, leaves_out, of_page, of_product
+from testing.world.faults import THROTTLED, cancels, leaves_out, of_page, of_product
 
 APPLIED, REJECTED = Outcome.APPLIED, Outcome.REJECTED
 REPLAYED, RETURNED = Outcome.REPLAYED, Outcome.RETURNED
@@ -531,10 +531,14 @@ def test_workers_without_a_lane_take_turns_with_others(shop):
     lanes = [worker.source.lane.number for worker in workers]
     assert [sells_from(shop, worker) for worker in workers] == lanes
     three = shop.owner(lanes=2)
-    assert three.source.lane.is_crowded, "it has found no free lane, and has taken one over"
-    assert three.source.lane.number is None, "it has passed it on"
+    assert sells_from(shop, three) == DEPOT, "no one else uses it"
+    shop.occupy(DEPOT, 60.0)
     shared = sells_from(shop, three)
+    assert three.source.lane.number is None, "it has passed on the lane that it has taken over"
+    assert sells_from(shop, three) == shared
     assert shop.calls == [UPDATE, READ, WRITE, UPDATE], "take the lane, read, sell, pass it on"
+    assert shop.outcomes(three, Adjustment("p", "in", 1, "RECEIPT")) == [APPLIED]
+    assert UPDATE not in shop.calls, "what only needs rows takes no lane"
     robbed, spared = workers if shared == lanes[0] else workers[::-1]
     # The worker that had the lane before learns it from the write that fails.
     assert sells_from(shop, robbed) == shared
@@ -557,21 +561,62 @@ def test_a_worker_without_a_lane_tries_again_while_it_waits_for_the_depot(shop):
     one = shop.owner(lanes=1)
     assert sells_from(shop, one) == 1
     two = shop.owner(lanes=1)
-    assert two.source.lane.is_crowded
-    shop.occupy(1, 60.0)
     shop.occupy(DEPOT, 60.0)
-    # The lane is passed on after the first requests for the depot's lease.
-    shop.once(UPDATE, lambda _: shop.once(READ, lambda _: shop.occupy(1, 60.0, PASSED_ON)))
+    assert [sells_from(shop, two) for _ in range(2)] == [1, 1]
+    shop.occupy(1, 60.0)
+    # The lane is passed on after the first request for the depot's lease.
+    requests = iter(range(100))
+    shop.before_each(UPDATE, lambda: next(requests) == 4 and shop.occupy(1, 60.0, PASSED_ON))
     assert sells_from(shop, two) == 1
 
 
-def test_a_process_of_the_api_takes_over_no_lane(shop):
+def test_after_throttles_a_worker_asks_for_the_depot_less_often(shop):
+    """Otherwise, requests that are refused use up the capacity that the visitor needs to release the lease."""
     shop.list("p", 100_000)
+
+    def requests(throttled):
+        worker, left = shop.owner(), iter(range(throttled))
+        shop.occupy(DEPOT, 60.0)
+
+        def refuse(_):
+            if next(left, None) is not None:
+                raise THROTTLED
+
+        shop.on(UPDATE, refuse)
+        shop.sell(worker, shop.new_order("p"))
+        shop.calm()
+        return shop.calls.count(UPDATE)
+
+    assert requests(8) - 8 < requests(0) / 2
+
+
+def test_passing_a_lane_on_does_not_hold_a_finished_batch(shop):
+    shop.list("p", 100_000)
+    one = shop.owner(lanes=1)
+    assert sells_from(shop, one) == 1
+    one.source.lane.is_crowded = True
+    began = shop.clock.seconds
+
+    def refuse(_):
+        raise THROTTLED
+
+    shop.on(UPDATE, refuse)
+    assert sells_from(shop, one) == 1
+    assert shop.clock.seconds - began < 0.1
+
+
+def test_a_process_of_the_api_takes_over_no_lane(shop):
     one, two = shop.api(), shop.api()
     for api in (one, two):
         api.source.lane.take(shop.soon(), CommitStats())
+        api.source.lane.take_turn(shop.soon(), CommitStats())
     assert [api.source.lane.number for api in (one, two)] == [2, None]
-    assert not two.source.lane.is_crowded
+    # No worker takes its lane over either.
+    worker = shop.seller(lanes=1)
+    for _ in range(20):
+        worker.source.lane.take_turn(shop.soon(), CommitStats())
+        assert worker.source.lane.number == 1
+        worker.source.lane.pass_on(shop.soon(), CommitStats())
 
 
 def test_a_lane_in_use_is_kept(shop):

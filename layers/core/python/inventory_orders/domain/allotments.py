@@ -1,6 +1,6 @@
 """Lanes and their pages, each with units of many products, so that one write serves orders for all of them.
 
-A lane is a set of pages from which one execution environment sells. Lane 0 is the depot. Only the depot takes units from the
+A lane is a set of pages from which one process at a time sells. Lane 0 is the depot. Only the depot takes units from the
 rows of products; the other lanes are filled from it.
 """
 

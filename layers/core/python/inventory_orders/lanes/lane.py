@@ -37,7 +37,7 @@ _MOST_NEEDS, _NEEDS_SECONDS = 1_000, 5.0
 PASSED_ON = "workers-in-turn"
 """The owner of a lane between two workers that use it in turn."""
 
-# How many of such lanes a worker tries to take.
+# How many of these lanes a worker tries to take at a time.
 _MOST_TRIES = 5
 
 # From how many free lanes a process takes one, unless others take the same one; and the least number of lanes within reach.
@@ -64,7 +64,7 @@ class OwnLane:
         least: As given.
         in_use: How many lanes were in use when last counted, at least 1. The lane of a new process may be missing.
         reach: The last lane that plentiful products should reach: the last one in use, rounded up so that it seldom changes.
-        is_crowded: Whether workers pass lanes on after each batch, because there are more workers than lanes.
+        is_crowded: Whether this worker passes its lane on after each batch, because there are more workers than lanes.
         abandoned: Lanes whose leases have ended, and which may hold units.
     """
 
@@ -92,9 +92,10 @@ class OwnLane:
         self._ended: set[LaneLease] = set()
         self._tries, self._seconds = tries, seconds
         self._client = client
+        self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
         self._last = DEPOT
-        # Whether another worker may have taken over the lane, and whether any did since lanes were last counted.
+        # Whether another worker may have taken over the lane, and whether this one met another since lanes were last counted.
         self._is_doubted = self._is_contested = False
         self._refreshed_at = float("-inf")
         self._pages: dict[int, Page] = {}
@@ -103,44 +104,44 @@ class OwnLane:
     # ------------------------------------------------------------------ the lease
 
     def take(self, deadline: Deadline, stats: CommitStats) -> None:
-        """Take a lane unless all are in use, or extend the lease of this process's lane."""
+        """Take a free lane, or extend the lease of this process's lane."""
         soon = self._client.clock.now().timestamp() + self._seconds / 2
         if self._lease is not None and (self._is_doubted or self._lease.ends_at <= soon):
             self._take_lane(self._lease.lane, "", deadline, stats)
-        if self._lease is None and self.lanes and (self.is_crowded or self._is_refresh_due()):
-            for lane, owner in islice(self._lanes_to_try(deadline, stats), self._tries):
-                self._take_lane(lane, owner, deadline, stats)
+        if self._lease is None and self.lanes and self._is_refresh_due():
+            for lane in islice(self._free_lanes(deadline, stats), self._tries):
+                self._take_lane(lane, PASSED_ON, deadline, stats)
                 if self._lease is not None:
                     break
 
-    def _lanes_to_try(self, deadline: Deadline, stats: CommitStats) -> Iterator[tuple[int, str]]:
-        """Lanes that may be free, each with an owner that it may be taken from.
+    def take_turn(self, deadline: Deadline, stats: CommitStats) -> None:
+        """Take a lane that another worker has passed on: the one that this worker had, or one of a few others.
 
-        If no lane is free, workers pass lanes on: first, the one that this worker had, then a few others. If other workers use
-        all of these, it takes over one whose owner may not know yet that lanes are passed on.
+        If all of these are in use, take over the lane of a worker, which learns from its next write that lanes are passed on.
         """
-        yield from ((lane, PASSED_ON) for lane in self._free_lanes(deadline, stats))
-        if self.lanes.start == 1:
-            usable = {*self.lanes} - self._corrupt
-            others = self._shuffled(lease for lease in self._leases if lease.lane in usable)
-            if self._last in usable:
-                yield self._last, PASSED_ON
-            self.is_crowded = self._is_contested = True
-            yield from ((lease.lane, PASSED_ON) for lease in others[:_MOST_TRIES])
-            yield from ((lease.lane, lease.owner) for lease in others[:1])
+        self.look_around(deadline, stats)
+        usable = {*self.lanes} - self._corrupt if self.lanes.start == 1 else set[int]()
+        if self._lease is None and self._last in usable:
+            self._take_lane(self._last, PASSED_ON, deadline, stats)
+        some = self._shuffled(usable)[:_MOST_TRIES]
+        owners = {lease.lane: lease.owner for lease in self._leases if lease.lane in some[:1]}
+        for lane, owner in [*((lane, PASSED_ON) for lane in some), *owners.items()]:
+            if self._lease is None:
+                self.is_crowded = self._is_contested = True
+                self._take_lane(lane, owner, deadline, stats)
 
     def pass_on(self, deadline: Deadline, stats: CommitStats) -> None:
         """Let another worker use the lane, because there are more workers than lanes."""
         if self._lease is not None:
             now, mine = self._client.clock.now(), self._lease
-            self._lease, self._last = None, mine.lane
-            self.forget()
+            self._lease, self._last, self._owner = None, mine.lane, f"lane-{uuid.uuid4().hex}"
             passed_on = LaneLease(mine.lane, PASSED_ON, now.timestamp() + self._seconds)
             with suppress(StoreError):
                 self._client.call(
                     lambda: lease_lane(self._client.store, passed_on, now, mine.owner),
                     deadline,
                     stats,
+                    attempts=2,
                 )
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> Iterator[int]:
@@ -155,7 +156,6 @@ class OwnLane:
         while free:
             lane = min(free[:few], key=lambda _: self._client.policy.random())
             free.remove(lane)
-            self._live.add(lane)
             yield lane
             few *= 2
 
@@ -166,21 +166,22 @@ class OwnLane:
         self, lane: int, instead_of: str, deadline: Deadline, stats: CommitStats
     ) -> None:
         now = self._client.clock.now()
-        owner = self._lease.owner if self._lease is not None else f"lane-{uuid.uuid4().hex}"
-        wanted = LaneLease(lane, owner, now.timestamp() + self._seconds)
+        wanted = LaneLease(lane, self._owner, now.timestamp() + self._seconds)
         lease = self._client.call(
             lambda: lease_lane(self._client.store, wanted, now, instead_of), deadline, stats
         )
         kept = self._lease is not None and self._lease.ends_at > now.timestamp()
         self._is_doubted = False
-        self._lease = lease if lease.owner == owner else None
+        self._lease = lease if lease.owner == self._owner else None
         self.abandoned.discard(lane)
         # After the lease ended, other processes may have used the lane, or an operator may have restored the table.
         if not kept or self._lease is None:
             self.forget()
-        if (self._lease is None) == kept and not self.is_crowded:
-            # Another worker has taken it over; or processes that began together have taken their lanes by now, so the next visit
-            # counts them again.
+        if self._lease is None and kept:
+            # Another worker has taken it over.
+            self._last, self.is_crowded, self._is_contested = lane, True, True
+        if self._lease is not None and not kept and not self.is_crowded:
+            # Processes that began together have taken their lanes by now, so the next visit counts them again.
             self._refreshed_at = float("-inf")
 
     def look_around(
@@ -204,10 +205,10 @@ class OwnLane:
             self._count()
 
     def _count(self) -> None:
-        self.is_crowded, self._is_contested = self._is_contested, False
         in_use = self._live | ({self._lease.lane} if self._lease else set())
         # At first, others that began together may not have taken their lanes yet.
-        if self._lease is not None and self._refreshed_at > float("-inf"):
+        has_lane = self._lease is not None or self.is_crowded
+        if has_lane and self._refreshed_at > float("-inf"):
             self.reach = _FEW_LANES
             while self.reach < max(in_use):
                 self.reach *= 2
@@ -215,6 +216,7 @@ class OwnLane:
         # Processes that began together do not look together, so that one of them returns what others have left.
         ago = _JITTER_SECONDS * self._client.policy.random()
         self._refreshed_at = self._client.clock.monotonic() - ago
+        self.is_crowded, self._is_contested = self._is_contested, False
         # The API only has what is plentiful, so workers share everything among themselves.
         mine = in_use if self.lanes.start > 1 else in_use.intersection(self.lanes)
         self.in_use = max(1, len(mine))

@@ -107,16 +107,18 @@ class LaneSource(Source):
         """Find the units of pending changes in this process's lane or in rows; otherwise visit the depot."""
         need = self._need(batch)
         deadline, stats = batch.deadline, batch.stats
-        # A lane's lease is extended in any case; a first lane is only taken for a visit.
-        if self.lane.number is not None or self.lane.is_crowded:
+        # A lane's lease is extended in any case; a first lane is only taken for a visit, or if lanes are passed on.
+        if self.lane.number is not None:
             self.lane.take(deadline, stats)
+        if need and self.lane.is_crowded:
+            self.lane.take_turn(deadline, stats)
         if self.lane.pages is None:
             found = read_all(self.depot.client, self.lane.keys, deadline, stats)
             self.lane.remember(found.pages.values())
         supply = self._without_a_visit(batch, need)
         if supply is not None or not batch.pending:
             return supply
-        if need and not self.lane.is_crowded:
+        if need:
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
         visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)

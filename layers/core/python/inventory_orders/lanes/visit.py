@@ -183,10 +183,10 @@ class Visit:
     def _is_over(self) -> bool:
         """Whether another visitor has filled this process's lane, or everything that this visit is for is sold out.
 
-        In the latter case rows show that, and lanes have no units.
+        In the latter case rows show that, and lanes have no units. A worker without a lane takes its turn with others.
         """
-        if self._lane.is_crowded and self._lane.number is None:
-            self._lane.take(self._batch.deadline, self._batch.stats)
+        if self._need and self._lane.number is None:
+            self._lane.take_turn(self._batch.deadline, self._batch.stats)
         rows = self._rows_to_watch()
         keys: list[Key] = [*(self._lane.keys if self._depot.combines else ()), *rows]
         if not self._need or not keys:
