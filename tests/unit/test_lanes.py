@@ -570,6 +570,16 @@ def test_a_worker_without_a_lane_tries_again_while_it_waits_for_the_depot(shop):
     assert sells_from(shop, two) == 1
 
 
+def test_a_worker_that_passes_its_lane_on_may_find_all_leases_over(shop):
+    shop.list("p", 100_000)
+    one = shop.owner(lanes=1)
+    one.source.lane.is_crowded = True
+    assert sells_from(shop, one) == 1
+    shop.clock.sleep(LANE_SECONDS + 1)
+    assert sells_from(shop, one) == 1
+    assert one.source.lane.number == 1, "it has met no other worker"
+
+
 def test_after_throttles_a_worker_asks_for_the_depot_less_often(shop):
     """Otherwise, requests that are refused use up the capacity that the visitor needs to release the lease."""
     shop.list("p", 100_000)

@@ -210,7 +210,7 @@ class OwnLane:
         has_lane = self._lease is not None or self.is_crowded
         if has_lane and self._refreshed_at > float("-inf"):
             self.reach = _FEW_LANES
-            while self.reach < max(in_use):
+            while self.reach < max(in_use, default=0):
                 self.reach *= 2
             self.reach = min(self.reach, self.last)
         # Processes that began together do not look together, so that one of them returns what others have left.
