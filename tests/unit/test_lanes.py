@@ -580,6 +580,16 @@ def test_a_worker_that_passes_its_lane_on_may_find_all_leases_over(shop):
     assert one.source.lane.number == 1, "it has met no other worker"
 
 
+def test_a_worker_does_not_remember_the_units_of_a_lane_that_it_has_passed_on(shop):
+    shop.list("p", 100_000)
+    one = shop.owner(lanes=1)
+    one.source.lane.is_crowded = True
+    assert sells_from(shop, one) == 1
+    # A visit that needed no lane has counted the lanes, and found no contest.
+    one.source.lane.is_crowded = False
+    assert sells_from(shop, one) in (1, DEPOT)
+
+
 def test_after_throttles_a_worker_asks_for_the_depot_less_often(shop):
     """Otherwise, requests that are refused use up the capacity that the visitor needs to release the lease."""
     shop.list("p", 100_000)

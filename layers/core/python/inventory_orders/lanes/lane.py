@@ -135,6 +135,7 @@ class OwnLane:
         if self._lease is not None:
             now, mine = self._client.clock.now(), self._lease
             self._lease, self._last, self._owner = None, mine.lane, f"lane-{uuid.uuid4().hex}"
+            self.forget()
             passed_on = LaneLease(mine.lane, PASSED_ON, now.timestamp() + self._seconds)
             with suppress(StoreError):
                 self._client.call(
