@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import get_args
 
@@ -344,3 +345,18 @@ def test_a_handler_is_short(name):
     tree = ast.parse((ROOT / "functions" / name / "handler.py").read_text())
     statements = sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
     assert statements < 90
+
+
+def test_a_shop_runs_one_invocation_at_a_time_because_its_processes_share_a_metrics_provider(
+    tea_shop,
+):
+    with ThreadPoolExecutor(1) as desk:
+        rivals = []
+
+        def rival(_):
+            rivals.append(desk.submit(tea_shop.invoke, "sweep", {"action": "sweep"}))
+            assert not wait(rivals, timeout=0.05).done
+
+        tea_shop.once("TransactWriteItems", rival)
+        assert is_good(tea_shop.invoke("place_orders", sample("place_orders")))
+        assert rivals[0].result()["result"] == "SWEPT"

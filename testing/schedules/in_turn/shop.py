@@ -75,6 +75,7 @@ class Shop(World):
         self.before: Callable[[str, Any], Any] = lambda operation, request: None
         self._chance = random.Random(0)
         self._one_at_a_time = RLock()
+        self._one_invocation = RLock()
 
     # ------------------------------------------------------------------ calls and faults
 
@@ -98,6 +99,11 @@ class Shop(World):
         if fault.error is not None:
             raise fault.error
         return answer
+
+    def invoke(self, function: str, event: Any, seconds: float = 30.0) -> Any:
+        # All processes of a shop share one metrics provider, and a desk invokes from threads of its own.
+        with self._one_invocation:
+            return super().invoke(function, event, seconds)
 
     def on(
         self,
