@@ -106,6 +106,27 @@ def test_an_order_for_which_no_lane_can_be_filled_is_returned(shop, obstacle):
     assert (shop.last_source, shop.calls) == (None, [READ, WRITE])
 
 
+def test_while_others_have_all_lanes_rows_that_another_process_has_just_written_are_left_to_workers(
+    shop,
+):
+    shop.list("p", 10_000)
+    shop.list("q")
+    process, other = shop.api(), shop.api()
+    shop.occupy(LANE, 60)
+    assert [shop.order(each, "q") for each in (other, process)] == [APPLIED, APPLIED], "not known"
+    for losses in (2, 0):
+        assert shop.order(process, "p", losses=losses) is RETURNED
+    assert shop.order(other, "q") is APPLIED
+    assert shop.order(process, "q") is RETURNED
+    assert shop.calls == [READ]
+    shop.clock.sleep(0.1)
+    for _ in range(2):
+        assert shop.order(process, "q") is APPLIED, "its own order does not matter"
+    assert shop.last_source is None
+    shop.clock.sleep(5)
+    assert [shop.order(each, "q") for each in (other, process)] == [APPLIED, APPLIED], "too old"
+
+
 def test_the_api_stays_away_from_a_depot_that_others_wait_for(shop):
     shop.list("p", 10_000)
     process = shop.api()

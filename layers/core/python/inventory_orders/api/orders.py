@@ -70,7 +70,7 @@ _MOST_PRODUCTS = 300
 # When to read the row of an order that was sent to a queue: after these multiples of the time that recent orders took, but not
 # before this number of seconds, and at the latest at the end of the wait. Whatever takes longer than that is unusual, and a
 # caller who knows so can decide what to do.
-_LOOKS = ((1.1, 0.0), (2.6, 0.0), (5.0, 1.0), (10.0, 2.5))
+_LOOKS = ((1.1, 0.0), (2.6, 0.0), (5.0, 0.7), (10.0, 1.8))
 
 # Seconds for a read at the end of the wait, and what is at most expected of an order.
 _READ_SECONDS, _LONGEST_USUAL = 0.1, 10.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import (
@@ -678,6 +679,14 @@ class Batch:
         detail = "a concurrent writer changed a product a moment ago"
         self.pending.give_up(stopped, "CONTENTION", detail)
         return bool(contested)
+
+    def written_by_others(self, seconds: float) -> bool:
+        """Whether another process wrote a row of this batch in the last `seconds` seconds before it was read."""
+        since = timestamp(self._client.clock.now() - timedelta(seconds=seconds))
+        return any(
+            row is not None and row.last_updated_at > since and self._cache.get(p) is None
+            for p, row in self.known.rows.items()
+        )
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
         """Give up on the changes of a product whose row DynamoDB does not accept.

@@ -48,6 +48,10 @@ _ROUNDS = 2
 # Seconds for which a product is avoided that an order lost once. A process that sells on would keep loans from succeeding.
 _SOON = 0.5
 
+# If no lane is free, orders for a row that another process wrote within this number of seconds are left to workers: most of them
+# would be lost. The time is that of the writer, and writing takes about a third of it.
+_JUST_NOW = 0.08
+
 # A conflict within this number of seconds belongs to the present order.
 _NOW = 0.1
 
@@ -112,6 +116,8 @@ class CallersSource(LaneSource):
             batch.avoid_contested()
         if batch.pending and rows and not (is_hot and self._uses_lane):
             batch.read([*rows, *batch.pending.by_key])
+            if self.lane.are_all_taken and batch.written_by_others(_JUST_NOW):
+                batch.pending.give_up_all("CONTENTION", "another process wrote a product just now")
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:
         """Find the units of an order in the lane, or only in rows."""

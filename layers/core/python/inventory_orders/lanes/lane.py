@@ -152,13 +152,22 @@ class OwnLane:
         and checks all lanes up to the reach. An API process makes few attempts, so it takes any lane.
         """
         self.look_around(deadline, stats)
-        free = sorted({*self.lanes} - self._live - self._corrupt)
+        free = self._free
         few = _FEW_LANES if self.lanes.start == 1 else len(free)
         while free:
             lane = min(free[:few], key=lambda _: self._client.policy.random())
             free.remove(lane)
             yield lane
             few *= 2
+
+    @property
+    def _free(self) -> list[int]:
+        return sorted({*self.lanes} - self._live - self._corrupt)
+
+    @property
+    def are_all_taken(self) -> bool:
+        """Whether this process has no lane because other processes have recently had all of them."""
+        return self._lease is None and not self._free and not self._is_refresh_due()
 
     def _shuffled(self, found: Iterable[T]) -> list[T]:
         return sorted(found, key=lambda _: self._client.policy.random())
