@@ -116,8 +116,12 @@ class CallersSource(LaneSource):
             batch.avoid_contested()
         if batch.pending and rows and not (is_hot and self._uses_lane):
             batch.read([*rows, *batch.pending.by_key])
-            if self.lane.are_all_taken and batch.written_by_others(_JUST_NOW):
-                batch.pending.give_up_all("CONTENTION", "another process wrote a product just now")
+            self._leave_contested(batch)
+
+    def _leave_contested(self, batch: Batch) -> None:
+        """If no lane is free, leave an order for a row that another process has just written to workers."""
+        if self.lane.are_all_taken and batch.written_by_others(_JUST_NOW):
+            batch.pending.give_up_all("CONTENTION", "another process wrote a product just now")
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:
         """Find the units of an order in the lane, or only in rows."""
