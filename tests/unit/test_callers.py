@@ -106,9 +106,7 @@ def test_an_order_for_which_no_lane_can_be_filled_is_returned(shop, obstacle):
     assert (shop.last_source, shop.calls) == (None, [READ, WRITE])
 
 
-def test_while_others_have_all_lanes_rows_that_another_process_has_just_written_are_left_to_workers(
-    shop,
-):
+def test_without_a_free_lane_rows_that_others_just_wrote_are_left_to_workers(shop):
     shop.list("p", 10_000)
     shop.list("q")
     process, other = shop.api(), shop.api()

@@ -347,9 +347,8 @@ def test_a_handler_is_short(name):
     assert statements < 90
 
 
-def test_a_shop_runs_one_invocation_at_a_time_because_its_processes_share_a_metrics_provider(
-    tea_shop,
-):
+def test_a_shop_in_memory_runs_one_invocation_at_a_time(tea_shop):
+    """Its processes share one metrics provider, and a desk invokes from threads of its own."""
     with ThreadPoolExecutor(1) as desk:
         rivals = []
 
