@@ -116,6 +116,26 @@ def test_goods_are_sent_received_in_parts_by_scan_and_the_rest_is_lost(page, des
     page.get_by_role("table").get_by_text(f"Lost on the way, {note}, fell off the van").wait_for()
 
 
+def test_goods_that_arrive_while_the_page_reads_again_are_compared_with_the_transfer(page, desk):
+    send(desk, **{TEA: 5, HOJICHA: 2})
+    show(page, desk, "arrive/van-7", ARRIVE)
+    scan(page, TEA, "Enter")
+    page.get_by_role("button", name="Book 1 line").click()
+    said(page, "1 booked")
+    page.get_by_text("6 units of 2 products. They stay on the way").wait_for()
+    reads = []
+
+    def hold(route):
+        reads.append(route)
+
+    page.route("**/api/transfers", hold)
+    with page.expect_request("**/api/transfers"):
+        page.get_by_role("button", name="Start again").click()
+    page.get_by_role("button", name="Everything arrived").click()
+    reads[0].continue_()
+    said(page, "Everything arrived as it was sent.")
+
+
 def test_two_people_receive_one_transfer_at_the_same_time_and_each_is_told(page, context, desk):
     send(desk, **{TEA: 5, HOJICHA: 2})
     other = context.new_page()

@@ -1,6 +1,6 @@
 // Receives what is on the way under a transfer note. What has not arrived stays on the way, or is lost.
 import { ownLocations, worksAt } from "./caller.js";
-import { addUnits, differenceOf, toBook } from "./delivery.js";
+import { addUnits, differenceOf, isFixed, toBook } from "./delivery.js";
 import { locationName } from "./format.js";
 import { keep, pageOf } from "./goods.js";
 import { page, refuse } from "./messages.js";
@@ -16,7 +16,9 @@ async function read([reference], state) {
   const { delivery } = state;
   const { transfers } = await api("GET", "/transfers");
   state.transfers = transfers.filter((one) => one.reference === reference);
-  const begun = new Set(delivery.lines.map(({ productId }) => productId));
+  // A line may have been added while this was being read for the first time.
+  const isKnown = (line) => isFixed(line) || Object.hasOwn(delivery.seen, line.productId);
+  const begun = new Set(delivery.lines.filter(isKnown).map(({ productId }) => productId));
   const found = state.transfers.filter(({ productId }) => !begun.has(productId));
   const renewed = (before, name) => Object.fromEntries([...Object.entries(before).filter(([productId]) => begun.has(productId)), ...found.map((one) => [one.productId, one[name]])]);
   Object.assign(delivery, { announced: renewed(delivery.announced, "units"), seen: renewed(delivery.seen, "changedAt") });
